@@ -1,0 +1,1 @@
+//! Wire types: the policy document, error codes. No I/O.

@@ -1,0 +1,2 @@
+//! The `atoll` program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Plans a jail (pure: spec to steps) and applies it.

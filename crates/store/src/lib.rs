@@ -1,0 +1,1 @@
+//! Layers, images and the changes of a review workspace.

@@ -1,0 +1,1 @@
+//! Helpers for tests; never linked into a program that ships.

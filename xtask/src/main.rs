@@ -1,0 +1,2 @@
+//! The developer's one command.
+fn main() {}
