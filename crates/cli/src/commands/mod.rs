@@ -1,0 +1,34 @@
+//! One file per command.
+
+mod apply;
+mod diff;
+mod discard;
+mod doctor;
+mod policy;
+mod run;
+
+use crate::error::CliError;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    Run(run::Args),
+    Diff(diff::Args),
+    Apply(apply::Args),
+    Discard(discard::Args),
+    Policy(policy::Args),
+    Doctor(doctor::Args),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+        match self {
+            Self::Run(args) => run::run(args),
+            Self::Diff(args) => diff::run(args),
+            Self::Apply(args) => apply::run(args),
+            Self::Discard(args) => discard::run(args),
+            Self::Policy(args) => policy::run(args),
+            Self::Doctor(args) => doctor::run(args),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! `atoll policy`.
+
+use crate::error::CliError;
+use std::process::ExitCode;
+
+/// Show and explain the policy
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
+    Err(CliError::new("not built yet"))
+}
