@@ -1,23 +1,5 @@
-//! The `atoll` program.
+//! The `atoll` program: everything is in the library.
 
-mod commands;
-mod error;
-
-use clap::Parser;
-use std::process::ExitCode;
-
-/// Give an AI agent a computer of its own on this machine
-#[derive(Debug, clap::Parser)]
-#[command(name = "atoll", version, max_term_width = 100)]
-struct Cli {
-    #[command(subcommand)]
-    command: commands::Command,
-}
-
-fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match cli.command.run() {
-        Ok(code) => code,
-        Err(error) => error.report(),
-    }
+fn main() -> std::process::ExitCode {
+    atoll_cli::main()
 }

@@ -1,0 +1,3 @@
+//! The program from outside. One test binary: a module per subject.
+
+mod program;
