@@ -1,2 +1,43 @@
-//! The developer's one command.
-fn main() {}
+//! The developer's one command: `cargo xtask TASK`. One file per task.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a build tool talks to the person who started it"
+)]
+
+mod ci;
+mod layers;
+mod process;
+mod setup;
+mod skips;
+mod tidy;
+mod workspace;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// Build, check and measure Atoll
+#[derive(Debug, clap::Parser)]
+#[command(name = "cargo xtask")]
+enum Task {
+    Ci(ci::Args),
+    Setup(setup::Args),
+    Layers(layers::Args),
+    Tidy(tidy::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Task::parse() {
+        Task::Ci(args) => ci::run(&args),
+        Task::Setup(args) => setup::run(&args),
+        Task::Layers(args) => layers::run(&args),
+        Task::Tidy(args) => tidy::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

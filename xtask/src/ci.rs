@@ -1,0 +1,175 @@
+//! `cargo xtask ci`: every check, for people and for CI alike.
+
+use crate::{layers, process, setup, skips, tidy, workspace};
+use anyhow::{Context as _, Result, bail};
+use std::fs;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+/// Run every check, or the ones named
+///
+/// All steps run even if one fails; the failures are named at the end.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Run only this step (may be given several times)
+    #[arg(long, value_name = "STEP", value_enum)]
+    only: Vec<Step>,
+    /// Seconds that each fuzz target runs
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    fuzz_seconds: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Step {
+    /// Tools and Debian packages that the other steps need
+    Setup,
+    /// Formatting
+    Fmt,
+    /// Which crate may know which
+    Layers,
+    /// Sizes, names and words
+    Tidy,
+    /// Lints, as errors
+    Clippy,
+    /// Examples in the documentation
+    Doctests,
+    /// Unit and integration tests
+    Nextest,
+    /// Skipped tests against the committed list
+    Skips,
+    /// Documentation without warnings
+    Rustdoc,
+    /// Bans, licences and sources of dependencies
+    Deny,
+    /// Every fuzz target for a short while
+    Fuzz,
+    /// Benchmarks compile
+    Benches,
+}
+
+struct Outcome {
+    step: Step,
+    took: Duration,
+    error: Option<anyhow::Error>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let all = <Step as clap::ValueEnum>::value_variants();
+    let chosen = if args.only.is_empty() { all } else { &args.only };
+    let mut outcomes = Vec::new();
+    for &step in chosen {
+        println!("\n=== {} ===", step.name());
+        let begin = Instant::now();
+        let error = step.run(args).err();
+        let took = begin.elapsed();
+        match &error {
+            None => println!("--- {}: ok in {}", step.name(), seconds(took)),
+            Some(error) => println!("--- {}: FAILED in {}: {error:#}", step.name(), seconds(took)),
+        }
+        outcomes.push(Outcome { step, took, error });
+    }
+    summarise(&outcomes)
+}
+
+fn summarise(outcomes: &[Outcome]) -> Result<()> {
+    println!("\n=== summary ===");
+    for Outcome { step, took, error } in outcomes {
+        let verdict = if error.is_none() { "ok" } else { "FAILED" };
+        println!("{:<10} {:>9}  {verdict}", step.name(), seconds(*took));
+    }
+    let failed: Vec<String> =
+        outcomes.iter().filter(|one| one.error.is_some()).map(|one| one.step.name()).collect();
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(", "));
+    }
+    Ok(())
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}
+
+impl Step {
+    fn name(self) -> String {
+        let value = clap::ValueEnum::to_possible_value(&self).expect("no step is hidden");
+        value.get_name().to_owned()
+    }
+
+    fn run(self, args: &Args) -> Result<()> {
+        match self {
+            Self::Setup => setup::run(&setup::Args {}),
+            Self::Fmt => cargo(&["fmt", "--all", "--check"]),
+            Self::Layers => layers::run(&layers::Args {}),
+            Self::Tidy => tidy::run(&tidy::Args {}),
+            Self::Clippy => {
+                cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+            }
+            Self::Nextest => nextest(),
+            Self::Skips => skips::run(),
+            Self::Doctests => cargo(&["test", "--workspace", "--doc"]),
+            Self::Rustdoc => rustdoc(),
+            Self::Deny => cargo(&["deny", "--workspace", "check", "bans", "licenses", "sources"]),
+            Self::Fuzz => fuzz(args.fuzz_seconds),
+            Self::Benches => cargo(&["check", "--workspace", "--benches"]),
+        }
+    }
+}
+
+fn cargo(args: &[&str]) -> Result<()> {
+    process::run(process::cargo().args(args))
+}
+
+fn nextest() -> Result<()> {
+    // Skips of an earlier run would hide that a test runs again, or is gone.
+    skips::forget()?;
+    cargo(&["nextest", "run", "--workspace"])
+}
+
+fn rustdoc() -> Result<()> {
+    let mut doc = process::cargo();
+    doc.args(["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Runs each target that lies in `fuzz/fuzz_targets`.
+fn fuzz(seconds: u32) -> Result<()> {
+    let mut targets = fuzz_targets()?;
+    targets.sort();
+    if targets.is_empty() {
+        println!("no fuzz target yet");
+        return Ok(());
+    }
+    let target_dir = workspace::metadata()?.target_directory.join("fuzz");
+    for target in &targets {
+        let mut cargo = setup::fuzzer();
+        cargo.args(["fuzz", "run"]).arg("--target-dir").arg(&target_dir);
+        if !setup::has_nightly() {
+            // Without nightly there is no address sanitizer; coverage and
+            // panics, the bulk of what the targets look for, remain.
+            cargo.args(["--sanitizer", "none"]);
+        }
+        cargo.args([target, "--", &format!("-max_total_time={seconds}")]);
+        process::run(cargo.current_dir(workspace::root()))?;
+    }
+    Ok(())
+}
+
+fn fuzz_targets() -> Result<Vec<String>> {
+    let folder = workspace::root().join("fuzz/fuzz_targets");
+    let mut targets = Vec::new();
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(targets),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot list {}", folder.display()));
+        }
+    };
+    for entry in entries {
+        let path = entry.with_context(|| format!("cannot list {}", folder.display()))?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            let name = path.file_stem().expect("a name with an extension has a stem");
+            targets.push(name.to_string_lossy().into_owned());
+        }
+    }
+    Ok(targets)
+}
