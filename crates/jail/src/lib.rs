@@ -1,1 +1,3 @@
 //! Plans a jail (pure: spec to steps) and applies it.
+
+pub mod cgroup;
