@@ -72,7 +72,7 @@ const DEV_ONLY: &[&str] = &["atoll-testkit", "floor", "xtask"];
 const HOMES: &[Home] = &[
     Home {
         outside: "anyhow",
-        packages: &["atoll-testkit", "xtask"],
+        packages: &["atoll-testkit", "floor", "xtask"],
         reason: "libraries have an error type per operation",
     },
     Home { outside: "libc", packages: &["atoll-sys", "floor"], reason: "unsafe calls live in sys" },

@@ -1,2 +1,156 @@
-//! The cheapest way to make the same jail, as a yardstick.
-fn main() {}
+//! The floor: the cheapest way to make Atoll's jail by hand, as a yardstick.
+//!
+//! `floor COMMAND [ARG]...` runs one command in the working directory and gives
+//! its exit status. It makes the same namespaces, view and restrictions as
+//! `atoll run` and nothing else: no policy, no limits, no supervision, no
+//! explanations. What `atoll run` takes beyond it is the price of those.
+
+mod filter;
+mod kernel;
+mod landlock;
+mod view;
+
+use anyhow::{Context as _, Result};
+use rustix::io::Errno;
+use rustix::process::{Pid, RawPid, Signal, WaitOptions};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
+use view::View;
+
+/// Exit status for a failure of the floor's own, as in `atoll run`.
+const EXIT_OURS: u8 = 125;
+
+/// Variables that reach the command.
+const ENVIRONMENT: &[&str] = &["HOME", "LANG", "PATH", "TERM"];
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    let outcome = match args.next() {
+        Some(command) => run(&command, args.collect()),
+        None => Err(anyhow::anyhow!("usage: floor COMMAND [ARG]...")),
+    };
+    outcome.unwrap_or_else(|error| {
+        // A closed stderr leaves nobody to tell; the exit status still speaks.
+        writeln!(std::io::stderr(), "floor: {error:#}").ok();
+        ExitCode::from(EXIT_OURS)
+    })
+}
+
+/// Who owns the files that the command makes: the caller, or for root the owner
+/// of the project.
+struct Identity {
+    uid: u32,
+    gid: u32,
+}
+
+fn run(command: &OsString, args: Vec<OsString>) -> Result<ExitCode> {
+    let view = View::of_working_directory()?;
+    let project = fs::metadata(".").context("cannot read the working directory")?;
+    let identity = if rustix::process::geteuid().is_root() {
+        Identity { uid: project.uid(), gid: project.gid() }
+    } else {
+        Identity {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        }
+    };
+    let (go, went) = rustix::pipe::pipe().context("cannot make a pipe")?;
+    match kernel::clone_into_namespaces().context("cannot clone")? {
+        None => {
+            drop(went);
+            Err(inside(&go, &identity, &view, command, args))
+        }
+        Some(child) => {
+            write_id_maps(child, &identity)?;
+            rustix::io::write(&went, b"!").context("cannot wake the child")?;
+            wait(child)
+        }
+    }
+}
+
+/// Maps the one identity to itself.
+fn write_id_maps(child: Pid, identity: &Identity) -> Result<()> {
+    let folder = format!("/proc/{}", child.as_raw_nonzero());
+    let Identity { uid, gid } = identity;
+    let write = |file: &str, text: String| {
+        fs::write(format!("{folder}/{file}"), text).with_context(|| format!("cannot write {file}"))
+    };
+    write("uid_map", format!("{uid} {uid} 1"))?;
+    // An ordinary user may map a group only after giving up setgroups(2):
+    // user_namespaces(7).
+    write("setgroups", "deny".to_owned())?;
+    write("gid_map", format!("{gid} {gid} 1"))
+}
+
+/// The child: makes the jail around itself and becomes the command. Returns
+/// only if that fails.
+fn inside(
+    go: &OwnedFd,
+    identity: &Identity,
+    view: &View,
+    command: &OsString,
+    args: Vec<OsString>,
+) -> anyhow::Error {
+    if let Err(error) = confine(go, identity, view) {
+        return error;
+    }
+    let mut command = Command::new(command);
+    command.args(args).env_clear();
+    for name in ENVIRONMENT {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    anyhow::Error::new(command.exec()).context("cannot execute the command")
+}
+
+fn confine(go: &OwnedFd, identity: &Identity, view: &View) -> Result<()> {
+    while rustix::io::read(go, &mut [0_u8; 1]) == Err(Errno::INTR) {}
+    if rustix::process::geteuid().as_raw() != identity.uid {
+        kernel::become_user(identity.uid, identity.gid).context("cannot become the owner")?;
+    }
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .context("cannot ask for a signal at the parent's death")?;
+    view.enter()?;
+    kernel::raise_loopback().context("cannot raise the loopback interface")?;
+    rustix::thread::set_no_new_privs(true).context("cannot set no_new_privs")?;
+    landlock::restrict(view)?;
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets {
+            effective: CapabilitySet::empty(),
+            permitted: CapabilitySet::empty(),
+            inheritable: CapabilitySet::empty(),
+        },
+    )
+    .context("cannot drop capabilities")?;
+    kernel::close_above_stderr().context("cannot close descriptors")?;
+    kernel::install_filter(&filter::program()).context("cannot install the seccomp filter")
+}
+
+fn wait(child: Pid) -> Result<ExitCode> {
+    loop {
+        let status = match rustix::process::waitpid(Some(child), WaitOptions::empty()) {
+            Err(Errno::INTR) => continue,
+            other => other.context("cannot wait for the command")?,
+        };
+        let Some((_, status)) = status else { continue };
+        let code = match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => code,
+            (None, Some(signal)) => 128 + signal,
+            (None, None) => continue,
+        };
+        return Ok(ExitCode::from(u8::try_from(code).unwrap_or(EXIT_OURS)));
+    }
+}
+
+/// A pid as clone3 gives it.
+fn pid(raw: i64) -> Option<Pid> {
+    RawPid::try_from(raw).ok().and_then(Pid::from_raw)
+}
