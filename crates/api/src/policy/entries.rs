@@ -1,0 +1,179 @@
+//! The policy in force as a flat list of values, for showing.
+
+use super::effective::{EffectivePolicy, Origin, Sourced, Verdict};
+use super::keys::KEYS;
+use super::value::{Image, format_duration};
+use std::borrow::Cow;
+use std::fmt;
+
+/// One value of the policy in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Table and key; for `env.set` with the name of the variable.
+    pub key: String,
+    /// The value; of a list, one item.
+    pub value: EntryValue<'a>,
+    /// Where it came from.
+    pub origin: Cow<'a, Origin>,
+}
+
+/// A value as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryValue<'a> {
+    /// A word, a path, a pattern, a size or a time. Bytes that are not UTF-8 are replaced.
+    Text(Cow<'a, str>),
+    /// A count.
+    Count(u64),
+    /// Thousandths.
+    Milli(u32),
+    /// A switch.
+    Switch(bool),
+    /// A limit that is not set.
+    Unlimited,
+    /// A list without items.
+    EmptyList,
+}
+
+impl fmt::Display for EntryValue<'_> {
+    /// As it would be written in a document.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(&toml::Value::String(text.to_string()).to_string()),
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Milli(milli) => write!(f, "{}", f64::from(*milli) / 1000.0),
+            Self::Switch(value) => write!(f, "{value}"),
+            Self::Unlimited => f.write_str("\"none\""),
+            Self::EmptyList => f.write_str("[]"),
+        }
+    }
+}
+
+impl EffectivePolicy {
+    /// Every value in the order of [`KEYS`], with where it came from. Every key
+    /// has at least one entry, but for `env.set`, which has one for each variable.
+    pub fn entries(&self) -> Vec<Entry<'_>> {
+        let mut entries = Entries(Vec::new());
+        for key in KEYS {
+            entries.key(self, key.section, key.name);
+        }
+        entries.0
+    }
+}
+
+struct Entries<'a>(Vec<Entry<'a>>);
+
+impl<'a> Entries<'a> {
+    fn key(&mut self, policy: &'a EffectivePolicy, section: &'static str, name: &'static str) {
+        let key = format!("{section}.{name}");
+        match key.clone().as_str() {
+            "workspace.mode" => {
+                self.word(key, &policy.workspace.mode, policy.workspace.mode.value.as_str())
+            }
+            "workspace.strict_ignore" => self.switch(key, &policy.workspace.strict_ignore),
+            "files.read" => {
+                self.list(&key, &policy.files.read, |grant| grant.path.to_string_lossy())
+            }
+            "files.write" => {
+                self.list(&key, &policy.files.write, |grant| grant.path.to_string_lossy())
+            }
+            "files.hide" => self.list(&key, &policy.files.hide, |pattern| pattern.into()),
+            "files.ignore_files" => self.list(&key, &policy.files.ignore_files, |name| name.into()),
+            "protect.allow" => self.rules(&key, policy, Verdict::Allow),
+            "protect.deny" => self.rules(&key, policy, Verdict::Deny),
+            "env.pass" => self.list(&key, &policy.env.pass, |pattern| pattern.to_string().into()),
+            "env.set" => {
+                for (name, value) in &policy.env.set {
+                    self.word(format!("{key}.{name}"), value, value.value.to_string_lossy());
+                }
+            }
+            "limits.memory" => {
+                self.limit(key, &policy.limits.memory, |bytes| text(bytes.to_string()))
+            }
+            "limits.disk" => self.limit(key, &policy.limits.disk, |bytes| text(bytes.to_string())),
+            "limits.pids" => {
+                self.limit(key, &policy.limits.pids, |count| EntryValue::Count(count.into()))
+            }
+            "limits.cpus" => {
+                self.limit(key, &policy.limits.cpus, |cpus| EntryValue::Milli(cpus.milli))
+            }
+            "limits.open_files" => {
+                self.limit(key, &policy.limits.open_files, |count| EntryValue::Count(count.into()))
+            }
+            "limits.time" => {
+                self.limit(key, &policy.limits.time, |time| text(format_duration(time)))
+            }
+            "network.mode" => self.word(key, &policy.network, policy.network.value.as_str()),
+            "tier.isolation" => self.word(key, &policy.tier, policy.tier.value.as_str()),
+            "kernel.ptrace" => self.switch(key, &policy.kernel.ptrace),
+            "kernel.nested_userns" => self.switch(key, &policy.kernel.nested_userns),
+            "root.image" => {
+                let word = match &policy.image.value {
+                    Image::Host => "host".into(),
+                    Image::Path(path) => path.to_string_lossy(),
+                };
+                self.word(key, &policy.image, word);
+            }
+            key => unreachable!("{key} is in the table of keys but not shown"),
+        }
+    }
+
+    fn push(&mut self, key: String, value: EntryValue<'a>, origin: &'a Origin) {
+        self.0.push(Entry { key, value, origin: Cow::Borrowed(origin) });
+    }
+
+    fn word<T>(&mut self, key: String, value: &'a Sourced<T>, word: impl Into<Cow<'a, str>>) {
+        self.push(key, EntryValue::Text(word.into()), &value.origin);
+    }
+
+    fn switch(&mut self, key: String, value: &'a Sourced<bool>) {
+        self.push(key, EntryValue::Switch(value.value), &value.origin);
+    }
+
+    fn limit<T: Copy>(
+        &mut self,
+        key: String,
+        limit: &'a Sourced<Option<T>>,
+        show: fn(T) -> EntryValue<'a>,
+    ) {
+        self.push(key, limit.value.map_or(EntryValue::Unlimited, show), &limit.origin);
+    }
+
+    fn list<T>(&mut self, key: &str, items: &'a [Sourced<T>], show: fn(&'a T) -> Cow<'a, str>) {
+        self.items(key, items.iter().map(|item| (show(&item.value), &item.origin)));
+    }
+
+    fn rules(&mut self, key: &str, policy: &'a EffectivePolicy, verdict: Verdict) {
+        let rules = policy.protect.iter().filter(|rule| rule.value.verdict == verdict);
+        self.items(key, rules.map(|rule| (rule.value.pattern.as_str().into(), &rule.origin)));
+    }
+
+    fn items(&mut self, key: &str, items: impl Iterator<Item = (Cow<'a, str>, &'a Origin)>) {
+        let before = self.0.len();
+        for (text, origin) in items {
+            self.push(key.to_owned(), EntryValue::Text(text), origin);
+        }
+        if self.0.len() == before {
+            let origin = Cow::Owned(Origin::BUILT_IN);
+            self.0.push(Entry { key: key.to_owned(), value: EntryValue::EmptyList, origin });
+        }
+    }
+}
+
+fn text(text: String) -> EntryValue<'static> {
+    EntryValue::Text(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_shown() {
+        let policy = EffectivePolicy::built_in();
+        let entries = policy.entries();
+        for key in KEYS.iter().filter(|key| key.name != "set") {
+            let full = format!("{}.{}", key.section, key.name);
+            assert!(entries.iter().any(|entry| entry.key == full), "{full}");
+        }
+    }
+}

@@ -1,0 +1,513 @@
+//! Folds layers into the policy in force.
+
+mod grants;
+mod narrow;
+
+use super::document::{Document, List, Located};
+use super::effective::{EffectivePolicy, Grant, Level, Origin, ProtectRule, Sourced, Verdict};
+use super::value::{Bytes, Image, Isolation, Limit, NetworkMode, format_duration};
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Least memory that is accepted: below it not even the loader and PID 1 fit.
+const LEAST_MEMORY: Bytes = Bytes::mib(16);
+/// Least private space. Zero would mean "unlimited" to tmpfs(5).
+const LEAST_DISK: Bytes = Bytes::mib(1);
+/// Fewer descriptors than this and the dynamic loader fails.
+const LEAST_OPEN_FILES: u32 = 16;
+/// PID 1, its supervisor, a shell and one command.
+const LEAST_PIDS: u32 = 4;
+
+/// One document with its level and with its paths looked up.
+#[derive(Debug, Clone)]
+pub struct Layer {
+    /// Who speaks.
+    pub level: Level,
+    /// The file; none for flags.
+    pub file: Option<Arc<Path>>,
+    /// What it says.
+    pub document: Document,
+    /// What each of [`Document::host_paths`] is on this machine. A path that is
+    /// missing here counts as one that does not exist.
+    pub paths: BTreeMap<PathBuf, Resolution>,
+}
+
+/// What a path in a document is on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolution {
+    /// Absolute, with `~` expanded.
+    pub spelled: PathBuf,
+    /// With every link resolved; nothing when it does not exist.
+    pub real: Option<PathBuf>,
+    /// Whether it is a socket, which read-only does not close.
+    pub is_socket: bool,
+}
+
+/// What merging has to know of the machine. All paths are real ones.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// The user's home directory.
+    pub home: Option<PathBuf>,
+    /// The project's root.
+    pub project: PathBuf,
+    /// Directories that every sandbox with the host's root sees read-only.
+    pub system: Vec<PathBuf>,
+}
+
+/// The policy in force, with what is odd about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merged {
+    /// The policy.
+    pub policy: EffectivePolicy,
+    /// Rules that do nothing or more than they seem to.
+    pub warnings: Vec<Warning>,
+}
+
+/// A rule that cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}: {key}: {kind}")]
+pub struct MergeError {
+    /// Where it stands.
+    pub origin: Origin,
+    /// Table and key.
+    pub key: &'static str,
+    /// What is wrong.
+    pub kind: MergeErrorKind,
+}
+
+/// Why a rule cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MergeErrorKind {
+    /// The project's file asks for more than the user gave.
+    #[error("a project's policy may only narrow; {why}")]
+    Widens {
+        /// What would become wider.
+        why: String,
+        /// The line for the user's own file that allows it (`memory = "8GiB"`), to be
+        /// written under the table of the key; nothing when no line can.
+        user_line: Option<String>,
+    },
+    /// Known, but not built yet.
+    #[error("{what} is not available yet; {instead}")]
+    Unavailable {
+        /// What was asked for.
+        what: String,
+        /// What to write meanwhile.
+        instead: &'static str,
+    },
+    /// A limit under which nothing can run.
+    #[error("{value} is too little to run anything; the least is {least}")]
+    TooLittle {
+        /// What was written.
+        value: String,
+        /// What is accepted.
+        least: String,
+    },
+    /// A host path that is never granted.
+    #[error("{} cannot be granted: {why}", .path.display())]
+    Refused {
+        /// The real path.
+        path: PathBuf,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A path that was asked for by a flag, or that is needed, does not exist.
+    #[error("{} does not exist", .path.display())]
+    Missing {
+        /// As it was written, `~` expanded.
+        path: PathBuf,
+    },
+}
+
+/// A rule that does nothing, or more than it seems to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}: {key}: {kind}")]
+pub struct Warning {
+    /// Where it stands.
+    pub origin: Origin,
+    /// Table and key.
+    pub key: &'static str,
+    /// What is odd.
+    pub kind: WarningKind,
+}
+
+/// What is odd about a rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WarningKind {
+    /// The path is not there.
+    #[error("{} does not exist, so nothing is granted{}", .path.display(), glob_note(.path))]
+    Missing {
+        /// As it was written, `~` expanded.
+        path: PathBuf,
+    },
+    /// Another grant gives the same or more.
+    #[error("{} is granted already by {} ({by}); a grant takes nothing away", .path.display(), .cover.display())]
+    Covered {
+        /// The path that is granted twice.
+        path: PathBuf,
+        /// The path that covers it.
+        cover: PathBuf,
+        /// Where that stands.
+        by: Origin,
+    },
+    /// The workspace mode decides in the project.
+    #[error("{} lies in the project, where the workspace mode decides; the grant is left out", .path.display())]
+    InProject {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The grant holds the project.
+    #[error("{} holds the project, where the workspace mode still decides", .path.display())]
+    AroundProject {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Seen anyway.
+    #[error("{} is seen anyway: {} belongs to the system that is shown", .path.display(), .system.display())]
+    System {
+        /// The path.
+        path: PathBuf,
+        /// The system directory.
+        system: PathBuf,
+    },
+    /// The home directory, whole.
+    #[error("{} shows the whole home directory, with every secret in it", .path.display())]
+    ShowsHome {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Read-only does not keep anybody from connecting.
+    #[error("{} is or holds sockets; read-only does not keep programs from connecting to them", .path.display())]
+    Sockets {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Nothing in a project can match.
+    #[error("{pattern:?} hides nothing: {why}")]
+    HidesNothing {
+        /// As written.
+        pattern: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// Nothing protects that name.
+    #[error("{pattern:?} names nothing that is protected{}", directory_note(pattern))]
+    AllowsNothing {
+        /// As written.
+        pattern: String,
+    },
+}
+
+fn glob_note(path: &Path) -> &'static str {
+    if path.to_string_lossy().contains('*') { " (a star has no meaning in a grant)" } else { "" }
+}
+
+fn directory_note(pattern: &str) -> &'static str {
+    if pattern.ends_with('/') { "" } else { "; end it with / to mean whatever lies below" }
+}
+
+impl Document {
+    /// The host paths it names, which the caller looks up for its [`Layer`].
+    pub fn host_paths(&self) -> impl Iterator<Item = &Path> {
+        let lists = [&self.files.read, &self.files.write];
+        let grants = lists
+            .into_iter()
+            .flatten()
+            .flat_map(|list| &list.items)
+            .map(|item| item.value.as_path());
+        let image = self.root.image.iter().filter_map(|image| match &image.value {
+            Image::Path(path) => Some(path.as_path()),
+            Image::Host => None,
+        });
+        grants.chain(image)
+    }
+}
+
+/// Folds `layers`, lowest level first, over what is built in.
+///
+/// # Errors
+/// Every rule that cannot be had: one that would widen from the project's level,
+/// one that nothing could run under, one that is not available.
+pub fn merge(layers: &[Layer], host: &Host) -> Result<Merged, Vec<MergeError>> {
+    debug_assert!(layers.is_sorted_by_key(|layer| layer.level), "layers come lowest level first");
+    let mut merger = Merger {
+        host,
+        policy: EffectivePolicy::built_in(),
+        errors: Vec::new(),
+        warnings: Vec::new(),
+    };
+    for layer in layers {
+        merger.check_limits(layer);
+        merger.check_available(layer);
+        if layer.level == Level::Project { merger.narrow(layer) } else { merger.apply(layer) }
+    }
+    merger.tidy_grants();
+    merger.warn_about_patterns();
+    if merger.errors.is_empty() {
+        Ok(Merged { policy: merger.policy, warnings: merger.warnings })
+    } else {
+        Err(merger.errors)
+    }
+}
+
+struct Merger<'a> {
+    host: &'a Host,
+    policy: EffectivePolicy,
+    errors: Vec<MergeError>,
+    warnings: Vec<Warning>,
+}
+
+impl Layer {
+    fn origin<T>(&self, value: &Located<T>) -> Origin {
+        Origin { level: self.level, file: self.file.clone(), place: Some(value.place) }
+    }
+
+    fn sourced<T: Clone>(&self, value: &Located<T>) -> Sourced<T> {
+        Sourced { value: value.value.clone(), origin: self.origin(value) }
+    }
+
+    fn sourced_list<T: Clone>(&self, list: Option<&List<T>>) -> Vec<Sourced<T>> {
+        list.into_iter().flat_map(|list| &list.items).map(|item| self.sourced(item)).collect()
+    }
+
+    fn rules(
+        &self,
+        list: Option<&List<super::PathPattern>>,
+        verdict: Verdict,
+    ) -> Vec<Sourced<ProtectRule>> {
+        let rule = |item: Sourced<super::PathPattern>| Sourced {
+            value: ProtectRule { pattern: item.value, verdict },
+            origin: item.origin,
+        };
+        self.sourced_list(list).into_iter().map(rule).collect()
+    }
+}
+
+impl Merger<'_> {
+    fn error(&mut self, origin: Origin, key: &'static str, kind: MergeErrorKind) {
+        self.errors.push(MergeError { origin, key, kind });
+    }
+
+    fn warn(&mut self, origin: Origin, key: &'static str, kind: WarningKind) {
+        self.warnings.push(Warning { origin, key, kind });
+    }
+
+    fn check_limits(&mut self, layer: &Layer) {
+        let limits = &layer.document.limits;
+        self.check_least(layer, "limits.memory", limits.memory.as_ref(), LEAST_MEMORY, |bytes| {
+            bytes.to_string()
+        });
+        self.check_least(layer, "limits.disk", limits.disk.as_ref(), LEAST_DISK, |bytes| {
+            bytes.to_string()
+        });
+        self.check_least(layer, "limits.pids", limits.pids.as_ref(), LEAST_PIDS, |count| {
+            count.to_string()
+        });
+        let open_files = limits.open_files.as_ref();
+        self.check_least(layer, "limits.open_files", open_files, LEAST_OPEN_FILES, |count| {
+            count.to_string()
+        });
+        let least = Duration::from_millis(1);
+        self.check_least(layer, "limits.time", limits.time.as_ref(), least, |time| {
+            format_duration(*time)
+        });
+    }
+
+    fn check_least<T: Copy + PartialOrd>(
+        &mut self,
+        layer: &Layer,
+        key: &'static str,
+        limit: Option<&Located<Limit<T>>>,
+        least: T,
+        show: fn(&T) -> String,
+    ) {
+        let Some(limit) = limit else { return };
+        if let Limit::AtMost(value) = limit.value
+            && value < least
+        {
+            let kind = MergeErrorKind::TooLittle { value: show(&value), least: show(&least) };
+            self.error(layer.origin(limit), key, kind);
+        }
+    }
+
+    fn check_available(&mut self, layer: &Layer) {
+        if let Some(mode) = &layer.document.network.mode
+            && let NetworkMode::Unavailable(word) = &mode.value
+        {
+            let what = format!("the network (mode {word:?})");
+            let instead = "write \"none\": inside there is loopback only";
+            self.error(
+                layer.origin(mode),
+                "network.mode",
+                MergeErrorKind::Unavailable { what, instead },
+            );
+        }
+        if let Some(tier) = &layer.document.tier.isolation
+            && tier.value != Isolation::Container
+        {
+            let what = format!("the tier {:?}", tier.value.as_str());
+            let instead = "write \"container\"";
+            self.error(
+                layer.origin(tier),
+                "tier.isolation",
+                MergeErrorKind::Unavailable { what, instead },
+            );
+        }
+    }
+
+    /// A level that speaks for the user: values replace, grants and restrictions add.
+    fn apply(&mut self, layer: &Layer) {
+        let document = &layer.document;
+        replace(&mut self.policy.workspace.mode, layer, document.workspace.mode.as_ref());
+        replace(
+            &mut self.policy.workspace.strict_ignore,
+            layer,
+            document.workspace.strict_ignore.as_ref(),
+        );
+        replace(&mut self.policy.kernel.ptrace, layer, document.kernel.ptrace.as_ref());
+        replace(
+            &mut self.policy.kernel.nested_userns,
+            layer,
+            document.kernel.nested_userns.as_ref(),
+        );
+        self.apply_limits(layer);
+        self.apply_grants(layer);
+        self.policy.files.hide.extend(layer.sourced_list(document.files.hide.as_ref()));
+        if document.files.ignore_files.is_some() {
+            self.policy.files.ignore_files =
+                layer.sourced_list(document.files.ignore_files.as_ref());
+        }
+        // What one level both lifts and protects stays protected: the later rule decides.
+        self.policy.protect.extend(layer.rules(document.protect.allow.as_ref(), Verdict::Allow));
+        self.policy.protect.extend(layer.rules(document.protect.deny.as_ref(), Verdict::Deny));
+        self.policy.env.pass.extend(layer.sourced_list(document.env.pass.as_ref()));
+        for (name, value) in &document.env.set {
+            self.policy.env.set.insert(name.clone(), layer.sourced(value));
+        }
+        self.apply_image(layer);
+    }
+
+    fn apply_limits(&mut self, layer: &Layer) {
+        let written = &layer.document.limits;
+        let limits = &mut self.policy.limits;
+        replace_limit(&mut limits.memory, layer, written.memory.as_ref());
+        replace_limit(&mut limits.disk, layer, written.disk.as_ref());
+        replace_limit(&mut limits.pids, layer, written.pids.as_ref());
+        replace_limit(&mut limits.cpus, layer, written.cpus.as_ref());
+        replace_limit(&mut limits.open_files, layer, written.open_files.as_ref());
+        replace_limit(&mut limits.time, layer, written.time.as_ref());
+    }
+
+    fn apply_image(&mut self, layer: &Layer) {
+        let Some(image) = &layer.document.root.image else { return };
+        let origin = layer.origin(image);
+        let value = match &image.value {
+            Image::Host => Image::Host,
+            Image::Path(path) => match layer.paths.get(path).and_then(|found| found.real.clone()) {
+                Some(real) => Image::Path(real),
+                None => {
+                    let path = layer.paths.get(path).map_or(path, |found| &found.spelled).clone();
+                    return self.error(origin, "root.image", MergeErrorKind::Missing { path });
+                }
+            },
+        };
+        self.policy.image = Sourced { value, origin };
+    }
+
+    fn warn_about_patterns(&mut self) {
+        for index in 0..self.policy.files.hide.len() {
+            let item = &self.policy.files.hide[index];
+            if let Some(why) = hides_nothing(&item.value, index == 0) {
+                let (origin, pattern) = (item.origin.clone(), item.value.clone());
+                self.warn(origin, "files.hide", WarningKind::HidesNothing { pattern, why });
+            }
+        }
+        for index in 0..self.policy.protect.len() {
+            let rule = &self.policy.protect[index];
+            if rule.value.verdict == Verdict::Allow && self.allows_nothing(index) {
+                let (origin, pattern) = (rule.origin.clone(), rule.value.pattern.to_string());
+                self.warn(origin, "protect.allow", WarningKind::AllowsNothing { pattern });
+            }
+        }
+    }
+
+    /// A pattern that names a directory lifts whatever is protected below it, and a
+    /// star may name anything; a plain name must be one that is protected.
+    fn allows_nothing(&self, index: usize) -> bool {
+        let pattern = &self.policy.protect[index].value.pattern;
+        if pattern.names_directory() || pattern.as_str().contains('*') {
+            return false;
+        }
+        let path: Vec<&[u8]> = pattern.components().iter().map(|part| part.as_bytes()).collect();
+        let by_name =
+            (0..path.len()).any(|start| crate::protect::is_protected_name(&path[start..]));
+        let by_rule = self.policy.protect[..index]
+            .iter()
+            .any(|rule| rule.value.verdict == Verdict::Deny && rule.value.pattern.matches(&path));
+        let by_ignore = self
+            .policy
+            .files
+            .ignore_files
+            .iter()
+            .any(|name| path.last() == Some(&name.value.as_bytes()));
+        !(by_name || by_rule || by_ignore)
+    }
+}
+
+fn replace<T: Clone>(target: &mut Sourced<T>, layer: &Layer, value: Option<&Located<T>>) {
+    if let Some(value) = value {
+        *target = layer.sourced(value);
+    }
+}
+
+fn replace_limit<T: Copy>(
+    target: &mut Sourced<Option<T>>,
+    layer: &Layer,
+    limit: Option<&Located<Limit<T>>>,
+) {
+    if let Some(limit) = limit {
+        *target = Sourced { value: limit.value.most(), origin: layer.origin(limit) };
+    }
+}
+
+/// Why a hide pattern can match nothing, when it cannot.
+fn hides_nothing(pattern: &str, is_first: bool) -> Option<&'static str> {
+    let trimmed = pattern.trim_end_matches([' ', '\r']);
+    if trimmed.is_empty() {
+        return Some("it is empty");
+    }
+    if trimmed.starts_with('#') {
+        return Some("it is a comment; write \\# for a name that starts with #");
+    }
+    let body = trimmed.strip_prefix('!').unwrap_or(trimmed);
+    if body.is_empty() || body == "/" {
+        return Some("it names nothing");
+    }
+    if body.len() < trimmed.len() && is_first {
+        return Some("it takes back what an earlier pattern hides, and it is the first");
+    }
+    if body.split('/').any(|part| part == ".." || part == ".") {
+        return Some("patterns are relative to the project and cannot climb");
+    }
+    if body == "~" || body.starts_with("~/") {
+        return Some("patterns are relative to the project; what is outside is hidden anyway");
+    }
+    let trailing = body.bytes().rev().take_while(|byte| *byte == b'\\').count();
+    (trailing % 2 == 1).then_some("it ends in a backslash that escapes nothing")
+}
+
+/// A value as it is written in a document.
+fn quoted(text: impl Display) -> String {
+    toml::Value::String(text.to_string()).to_string()
+}
+
+fn one_item_list(text: impl Display) -> String {
+    format!("[{}]", quoted(text))
+}
+
+fn covering<'a>(grants: &'a [Sourced<Grant>], path: &Path) -> Option<&'a Sourced<Grant>> {
+    grants.iter().find(|grant| path.starts_with(&grant.value.path))
+}

@@ -1,0 +1,49 @@
+//! The policy: what a sandbox may see, write, use and reach.
+//!
+//! A [`Document`] is one file (or the flags of one command) as it was written,
+//! every value with its line. [`Layer`]s are documents with a level of trust and
+//! with their paths resolved; [`merge`] folds them into the [`EffectivePolicy`],
+//! where every value still knows where it came from.
+//!
+//! ```text
+//! built in < user file < --policy FILE < project file (may only narrow) < flags
+//! ```
+//!
+//! What the project's own file may do follows from what kind a key is:
+//!
+//! - **Grants** (`files.read`, `files.write`, `protect.allow`, `env.pass`): the list
+//!   names what is *kept*. Each entry must lie within what the user granted.
+//! - **Restrictions** (`files.hide`, `files.ignore_files`, `protect.deny`): the list is
+//!   *added*. A pattern that takes something back (`!x`) is refused.
+//! - **Limits**: equal or lower.
+//! - **Switches** (`workspace.mode`, `workspace.strict_ignore`, `kernel.*`): equal or stricter.
+//! - **Choices** (`env.set`, `root.image`, `network.mode`, `tier.isolation`): equal only.
+
+mod document;
+mod effective;
+mod entries;
+mod keys;
+mod merge;
+mod parse;
+mod pattern;
+mod value;
+
+pub use document::{
+    Document, EnvSection, FilesSection, KernelSection, LimitsSection, List, Located,
+    NetworkSection, Place, ProtectSection, RootSection, TierSection, WorkspaceSection,
+};
+pub use effective::{
+    EffectivePolicy, Env, Files, Grant, Kernel, Level, Limits, Origin, ProtectRule, Sourced,
+    Verdict, Workspace,
+};
+pub use entries::{Entry, EntryValue};
+pub use keys::{KEYS, Key, POLICY_FILE};
+pub use merge::{
+    Host, Layer, MergeError, MergeErrorKind, Merged, Resolution, Warning, WarningKind, merge,
+};
+pub use parse::{MAX_DOCUMENT_BYTES, ParseError, ParseErrorKind, ParseErrors, parse};
+pub(crate) use pattern::component_matches;
+pub use pattern::{EnvPattern, PathPattern, PatternError};
+pub use value::{
+    Bytes, Cpus, Image, Isolation, Limit, NetworkMode, ValueError, WorkspaceMode, parse_duration,
+};
