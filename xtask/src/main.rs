@@ -5,6 +5,7 @@
     reason = "a build tool talks to the person who started it"
 )]
 
+mod bench;
 mod ci;
 mod layers;
 mod process;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 #[derive(Debug, clap::Parser)]
 #[command(name = "cargo xtask")]
 enum Task {
+    Bench(bench::Args),
     Ci(ci::Args),
     Setup(setup::Args),
     Layers(layers::Args),
@@ -28,6 +30,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let outcome = match Task::parse() {
+        Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
         Task::Setup(args) => setup::run(&args),
         Task::Layers(args) => layers::run(&args),

@@ -1,0 +1,61 @@
+//! Prints times and budgets, as a table for people or as JSON for programs.
+
+use super::budget::Budget;
+use super::measure::Measured;
+use anyhow::Result;
+use std::time::Duration;
+
+pub(super) fn print_times(results: &[Measured]) {
+    if results.is_empty() {
+        return;
+    }
+    println!("{:<24} {:>10} {:>10} {:>10}", "start to exit", "min", "median", "p95");
+    for Measured { name, times } in results {
+        match times {
+            Ok(times) => println!(
+                "{name:<24} {:>10} {:>10} {:>10}",
+                text(times.min()),
+                text(times.median()),
+                text(times.p95()),
+            ),
+            Err(reason) => println!("{name:<24} failed: {reason}"),
+        }
+    }
+    println!();
+}
+
+pub(super) fn print_heading() {
+    println!("{:<24} {:>10} {:>10} {:>6} {:>6}  ok", "budget", "ours", "against", "ratio", "limit");
+}
+
+pub(super) fn print_line(budget: &Budget) {
+    let verdict = if budget.ok { "yes" } else { "NO" };
+    let time = |figure: Option<f64>| match figure {
+        Some(microseconds) => text(Duration::from_secs_f64(microseconds / 1e6)),
+        None => "-".to_owned(),
+    };
+    let ratio = budget.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+    let reason = budget.reason.as_ref().map(|reason| format!("  ({reason})"));
+    println!(
+        "{:<24} {:>10} {:>10} {ratio:>6} {:>6.2}  {verdict}{}",
+        budget.name,
+        time(budget.ours),
+        time(budget.against),
+        budget.limit,
+        reason.unwrap_or_default(),
+    );
+}
+
+pub(super) fn print_json(budget: &Budget) -> Result<()> {
+    println!("{}", serde_json::to_string(budget)?);
+    Ok(())
+}
+
+fn text(duration: Duration) -> String {
+    let microseconds = duration.as_secs_f64() * 1e6;
+    if microseconds < 1000.0 {
+        format!("{microseconds:.1} us")
+    } else {
+        format!("{:.2} ms", microseconds / 1000.0)
+    }
+}
