@@ -2,6 +2,8 @@
 
 mod grants;
 mod narrow;
+#[cfg(test)]
+mod tests;
 
 use super::document::{Document, List, Located};
 use super::effective::{EffectivePolicy, Grant, Level, Origin, ProtectRule, Sourced, Verdict};
@@ -246,6 +248,7 @@ pub fn merge(layers: &[Layer], host: &Host) -> Result<Merged, Vec<MergeError>> {
     }
     merger.tidy_grants();
     merger.warn_about_patterns();
+    merger.warnings.sort_by_key(|warning| (warning.origin.level, warning.origin.line()));
     if merger.errors.is_empty() {
         Ok(Merged { policy: merger.policy, warnings: merger.warnings })
     } else {
