@@ -3,7 +3,6 @@
 use crate::{layers, process, setup, skips, tidy, workspace};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
-use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 /// Run every check, or the ones named
@@ -98,7 +97,10 @@ impl Step {
     fn run(self, args: &Args) -> Result<()> {
         match self {
             Self::Setup => setup::run(&setup::Args {}),
-            Self::Fmt => cargo(&["fmt", "--all", "--check"]),
+            Self::Fmt => {
+                cargo(&["fmt", "--all", "--check"])?;
+                cargo(&["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"])
+            }
             Self::Layers => layers::run(&layers::Args {}),
             Self::Tidy => tidy::run(&tidy::Args {}),
             Self::Clippy => {
@@ -131,39 +133,40 @@ fn rustdoc() -> Result<()> {
     process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Runs each target that lies in `fuzz/fuzz_targets`.
+/// Runs each target that lies in `fuzz/fuzz_targets`, from the committed seeds
+/// and from what earlier runs on this machine found.
 fn fuzz(seconds: u32) -> Result<()> {
-    let mut targets = fuzz_targets()?;
-    targets.sort();
+    let targets = fuzz_targets()?;
     if targets.is_empty() {
-        println!("no fuzz target yet");
-        return Ok(());
+        bail!("no fuzz target: is fuzz/fuzz_targets gone?");
     }
+    let has_nightly = setup::has_nightly();
     let target_dir = workspace::metadata()?.target_directory.join("fuzz");
     for target in &targets {
+        let corpus = target_dir.join("corpus").join(target);
+        fs::create_dir_all(&corpus).with_context(|| format!("cannot make {}", corpus.display()))?;
         let mut cargo = setup::fuzzer();
         cargo.args(["fuzz", "run"]).arg("--target-dir").arg(&target_dir);
-        if !setup::has_nightly() {
+        if !has_nightly {
             // Without nightly there is no address sanitizer; coverage and
             // panics, the bulk of what the targets look for, remain.
             cargo.args(["--sanitizer", "none"]);
         }
-        cargo.args([target, "--", &format!("-max_total_time={seconds}")]);
+        // New inputs go to the first folder.
+        cargo.arg(target).arg(&corpus).arg(workspace::root().join("fuzz/seeds").join(target));
+        let budget = format!("-max_total_time={seconds}");
+        cargo.args(["--", &budget, "-timeout=10", "-print_final_stats=1", "-verbosity=0"]);
         process::run(cargo.current_dir(workspace::root()))?;
     }
     Ok(())
 }
 
+/// Names of the targets, each with its folder of seeds.
 fn fuzz_targets() -> Result<Vec<String>> {
     let folder = workspace::root().join("fuzz/fuzz_targets");
+    let entries =
+        fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;
     let mut targets = Vec::new();
-    let entries = match fs::read_dir(&folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(targets),
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot list {}", folder.display()));
-        }
-    };
     for entry in entries {
         let path = entry.with_context(|| format!("cannot list {}", folder.display()))?.path();
         if path.extension().is_some_and(|extension| extension == "rs") {
@@ -171,5 +174,6 @@ fn fuzz_targets() -> Result<Vec<String>> {
             targets.push(name.to_string_lossy().into_owned());
         }
     }
+    targets.sort();
     Ok(targets)
 }
