@@ -61,7 +61,7 @@ fn wider(base: &EffectivePolicy, narrow: &EffectivePolicy) -> Option<String> {
         "/data/link",
         "/secret",
         "/secret/x",
-        "/work/w",
+        "/wide/w",
         "/home/u/x",
         "/usr",
     ] {
@@ -226,7 +226,7 @@ fn a_link_in_a_grant_gains_nothing() {
 
 #[test]
 fn a_project_narrows() {
-    let user = "files.read = ['/data', '/srv/x']\nfiles.write = ['/work/w']\nfiles.ignore_files = ['.a']\n\
+    let user = "files.read = ['/data', '/srv/x']\nfiles.write = ['/wide/w']\nfiles.ignore_files = ['.a']\n\
                 protect.allow = ['.vscode/', '.husky/']\nenv.pass = ['AB*']\nlimits.memory = '2GiB'\nkernel.ptrace = true";
     let project = "workspace.mode = 'review'\nfiles.read = ['/data/a']\nfiles.write = []\nfiles.hide = ['.env']\n\
                    files.ignore_files = ['.b']\nprotect.allow = ['.husky/']\nprotect.deny = ['Makefile']\n\
@@ -342,13 +342,13 @@ fn a_missing_grant_is_an_error_only_where_it_was_typed() {
 
 #[test]
 fn dead_rules_are_named_with_their_lines() {
-    let text = "[files]\nread = [\n'/data',\n'/data/a',\n'/work/w/x',\n'~/p/sub',\n'/usr/share',\n'~',\n'/x.sock',\n'/srv/r',\n'/srv/r']\n\
-                write = ['/work/w', '~/p/out']\n\
+    let text = "[files]\nread = [\n'/data',\n'/data/a',\n'/wide/w/x',\n'~/p/sub',\n'/usr/share',\n'~',\n'/x.sock',\n'/srv/r',\n'/srv/r']\n\
+                write = ['/wide/w', '~/p/out']\n\
                 hide = ['!a', '# b', '', '/home/../x', '~/c', 'd\\', 'fine', '\\#e']\n\
                 [protect]\nallow = ['Makefile', '.vscode', 'src/', '.git/hooks/pre-commit', 'sub/.envrc', '.aiignore']\n";
     insta::assert_snapshot!(join(&merged(&[(Level::User, text)]).unwrap().warnings), @r##"
     user:4: files.read: /data/a is granted already by /data (user:3); a grant takes nothing away
-    user:5: files.read: /work/w/x is granted already by /work/w (user:12); a grant takes nothing away
+    user:5: files.read: /wide/w/x is granted already by /wide/w (user:12); a grant takes nothing away
     user:6: files.read: /home/u/p/sub lies in the project, where the workspace mode decides; the grant is left out
     user:7: files.read: /usr/share is seen anyway: /usr belongs to the system that is shown
     user:8: files.read: /home/u shows the whole home directory, with every secret in it
@@ -386,7 +386,7 @@ fn document() -> impl Strategy<Value = String> {
         "/data/a/b",
         "/data/link",
         "/secret",
-        "/work/w",
+        "/wide/w",
         "~/x",
         "~/p/in",
         "/gone",
