@@ -3,6 +3,7 @@
 
 use crate::workspace;
 use anyhow::{Context as _, Result, bail};
+use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 /// The cargo that started us, in the root of the repository.
@@ -30,9 +31,29 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         .output()
         .with_context(|| format!("cannot start `{}`", line(command)))?;
     if !output.status.success() {
+        eprint!("{}", String::from_utf8_lossy(&output.stdout));
         bail!("`{}` failed: {}", line(command), output.status);
     }
     String::from_utf8(output.stdout).with_context(|| format!("`{}` printed no text", line(command)))
+}
+
+/// Runs a command like [`run`], and gives the lines that it printed as well.
+pub(crate) fn lines(command: &mut Command) -> Result<Vec<String>> {
+    println!("$ {}", line(command));
+    let child = command.stdout(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| format!("cannot start `{}`", line(command)))?;
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let mut lines = Vec::new();
+    for line in BufReader::new(stdout).lines() {
+        let line = line.context("cannot read what the command prints")?;
+        println!("{line}");
+        lines.push(line);
+    }
+    let status = child.wait().context("cannot wait for the command")?;
+    if !status.success() {
+        bail!("`{}` failed: {status}", line(command));
+    }
+    Ok(lines)
 }
 
 /// Whether a command starts and exits with status 0; silent.

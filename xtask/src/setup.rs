@@ -10,32 +10,46 @@ use std::process::Command;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-/// A Debian package with why the tests or checks want it.
+/// A Debian package and why the tests or checks want it.
 struct DebianPackage {
     name: &'static str,
-    #[expect(dead_code, reason = "kept beside the name for whoever edits the list")]
+    /// Where the program may as well come from elsewhere, its name.
+    program: Option<&'static str>,
     reason: &'static str,
 }
 
 const fn package(name: &'static str, reason: &'static str) -> DebianPackage {
-    DebianPackage { name, reason }
+    DebianPackage { name, program: None, reason }
+}
+
+const fn program(program: &'static str, name: &'static str, reason: &'static str) -> DebianPackage {
+    DebianPackage { name, program: Some(program), reason }
 }
 
 const DEBIAN_PACKAGES: &[DebianPackage] = &[
-    package("bubblewrap", "the peer that the start-time budget is measured against"),
-    package("crun", "the peer that exec and create budgets are measured against"),
-    package("g++", "libFuzzer is C++"),
-    package("gcc", "zstd is C; the linker"),
-    package("git", "work inside the sandbox; tidy lists files by it"),
+    package("bubblewrap", "the peer that start-time budgets are measured against"),
+    package("crun", "the peer that exec budgets are measured against"),
+    program("c++", "g++", "libFuzzer is C++"),
+    program("cc", "gcc", "zstd is C; the linker"),
+    program("git", "git", "work inside the sandbox; tidy lists files by it"),
     package("libc6-dev", "the static C library"),
-    package("procps", "tests look at processes from inside"),
+    program("node", "nodejs", "work inside the sandbox"),
+    program("npm", "npm", "installing from a local cache inside"),
+    program("ps", "procps", "tests look at processes"),
     package("python3", "work inside the sandbox"),
     package("python3-pip", "installing from a local wheel folder inside"),
     package("python3-pytest", "a test run inside"),
     package("python3-pytest-xdist", "a parallel test run inside"),
+    package("python3-venv", "a virtual environment inside"),
     package("sqlite3", "a database inside"),
     package("strace", "tests that count system calls"),
-    package("util-linux", "setpriv: tests as an ordinary user; unshare"),
+    package("util-linux", "setpriv and unshare: tests as an ordinary user"),
+];
+
+/// For the machines that the pure cgroup v2 kernel of `tests/guest-v2` is for.
+const DEBIAN_PACKAGES_X86_64: &[DebianPackage] = &[
+    package("linux-image-cloud-amd64", "a small kernel to test on"),
+    package("qemu-system-x86", "starts that kernel, without KVM if need be"),
 ];
 
 /// A program from crates.io, called as `cargo NAME`.
@@ -66,26 +80,38 @@ pub(crate) fn run(_args: &Args) -> Result<()> {
 }
 
 fn debian_packages() -> Result<()> {
-    let missing: Vec<&str> = DEBIAN_PACKAGES
-        .iter()
-        .map(|package| package.name)
-        .filter(|name| !is_installed(name))
-        .collect();
+    let more: &[DebianPackage] =
+        if cfg!(target_arch = "x86_64") { DEBIAN_PACKAGES_X86_64 } else { &[] };
+    let missing: Vec<&DebianPackage> =
+        DEBIAN_PACKAGES.iter().chain(more).filter(|package| !package.is_here()).collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let names = missing.join(" ");
-    println!("missing Debian packages: {names}");
+    for package in &missing {
+        println!("missing {}: {}", package.name, package.reason);
+    }
+    let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
     let mut install = Command::new("apt-get");
-    install.args(["install", "--yes", "--no-install-recommends"]).args(&missing);
+    install.args(["install", "--yes", "--no-install-recommends"]).args(&names);
     install.env("DEBIAN_FRONTEND", "noninteractive");
     if process::run(&mut install).is_ok() {
         return Ok(());
     }
     // The usual cause as root is that no package list was ever fetched.
-    process::run(Command::new("apt-get").arg("update"))
-        .with_context(|| format!("as root, run: apt-get update && apt-get install {names}"))?;
-    process::run(&mut install).with_context(|| format!("as root, run: apt-get install {names}"))
+    let by_hand = || format!("as root, run: apt-get update && apt-get install {}", names.join(" "));
+    process::run(Command::new("apt-get").arg("update")).with_context(by_hand)?;
+    process::run(&mut install).with_context(by_hand)
+}
+
+impl DebianPackage {
+    fn is_here(&self) -> bool {
+        self.program.is_some_and(is_in_path) || is_installed(self.name)
+    }
+}
+
+fn is_in_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 fn is_installed(package: &str) -> bool {

@@ -12,6 +12,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 const LIST: &str = "tests/skips.txt";
+const PREFIX: &str = "SKIPPED ";
 
 #[derive(Debug, PartialEq, Eq)]
 struct Skip {
@@ -35,6 +36,20 @@ pub(crate) fn run() -> Result<()> {
     }
     println!("{} skipped, all of them listed in {LIST}", skipped.len());
     Ok(())
+}
+
+/// Writes down the skips among the lines that a check outside the test runner
+/// printed.
+pub(crate) fn record(check: &str, lines: &[String]) -> Result<()> {
+    let skips: String = lines
+        .iter()
+        .filter(|line| line.starts_with(PREFIX))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let folder = folder()?;
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let file = folder.join(check).with_extension("txt");
+    fs::write(&file, skips).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Removes what earlier runs wrote.
@@ -95,7 +110,7 @@ fn collect(folder: &Path) -> Result<Vec<Skip>> {
 }
 
 fn parse_skip(line: &str) -> Result<Skip> {
-    let parts = line.strip_prefix("SKIPPED ").and_then(|rest| rest.split_once(": "));
+    let parts = line.strip_prefix(PREFIX).and_then(|rest| rest.split_once(": "));
     let Some((test, reason)) = parts else {
         bail!("expected `SKIPPED name: reason`, found {line:?}");
     };

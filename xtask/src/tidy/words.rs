@@ -14,8 +14,10 @@ const WORK: &str = concat!("/wo", "rk/");
 /// Parents of home directories.
 const HOMES: &[&str] = &[concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
-/// Names that stand for anyone, for examples and tests.
-const ANYONE: &[&str] = &["a", "agent", "alice", "bob", "dev", "me", "someone", "u", "user", "you"];
+/// Names that stand for anyone, in examples and tests, and the well-known one
+/// that belongs to a package manager.
+const ANYONE: &[&str] =
+    &["a", "ada", "agent", "alice", "bob", "linuxbrew", "me", "u", "user", "you"];
 
 pub(super) fn check(source: &Source) -> Vec<String> {
     let mut problems = Vec::new();
@@ -38,7 +40,10 @@ fn judge(source: &Source, line: &str) -> Option<String> {
     }
     if starts_path(line, WORK).next().is_some() || HOMES.iter().any(|home| is_somebody(line, home))
     {
-        return Some("names a path of somebody's machine".to_owned());
+        return Some(format!(
+            "names a path of somebody's machine; in an example say {}alice",
+            HOMES[0]
+        ));
     }
     None
 }
