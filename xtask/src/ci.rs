@@ -127,8 +127,10 @@ fn cargo(args: &[&str]) -> Result<()> {
 
 fn nextest() -> Result<()> {
     // Skips of an earlier run would hide that a test runs again, or is gone.
-    skips::forget()?;
-    cargo(&["nextest", "run", "--workspace"])
+    let folder = skips::forget()?;
+    let mut nextest = process::cargo();
+    nextest.args(["nextest", "run", "--workspace"]);
+    process::run(nextest.env(skips::FOLDER_VARIABLE, folder))
 }
 
 fn guest_v2() -> Result<()> {

@@ -1,18 +1,23 @@
 //! Compares the tests that were skipped with the committed list, so that
 //! nothing stops being tested in silence.
 //!
-//! A test that cannot run here writes `SKIPPED name: reason` into a file of its
-//! own below `target/skips`.
+//! A test that cannot run here prints `SKIPPED name: reason` and writes that line
+//! into a file of its own, `target/skips/NAME.txt`; the folder is also in the
+//! environment variable [`FOLDER_VARIABLE`].
 
 use crate::workspace;
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 const LIST: &str = "tests/skips.txt";
 const PREFIX: &str = "SKIPPED ";
+
+/// Tells tests where to write their skips.
+pub(crate) const FOLDER_VARIABLE: &str = "ATOLL_TEST_SKIPS";
 
 #[derive(Debug, PartialEq, Eq)]
 struct Skip {
@@ -52,15 +57,21 @@ pub(crate) fn record(check: &str, lines: &[String]) -> Result<()> {
     fs::write(&file, skips).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Removes what earlier runs wrote.
-pub(crate) fn forget() -> Result<()> {
+/// Empties the folder of what earlier runs wrote, and gives its path. Any user
+/// may write there, since tests also run as an ordinary one.
+pub(crate) fn forget() -> Result<PathBuf> {
     let folder = folder()?;
+    let cannot = |what: &str| format!("cannot {what} {}", folder.display());
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+            return Err(error).with_context(|| cannot("remove"));
         }
-        _ => Ok(()),
+        _ => {}
     }
+    fs::create_dir_all(&folder).with_context(|| cannot("make"))?;
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777))
+        .with_context(|| cannot("open"))?;
+    Ok(folder)
 }
 
 fn folder() -> Result<PathBuf> {
