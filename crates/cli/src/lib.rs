@@ -2,7 +2,9 @@
 //! can use its parts. Nobody else is meant to depend on it.
 
 mod commands;
+mod env;
 mod error;
+mod policy;
 
 use clap::Parser;
 use std::process::ExitCode;

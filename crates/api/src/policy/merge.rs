@@ -5,6 +5,8 @@ mod narrow;
 #[cfg(test)]
 mod tests;
 
+pub use grants::write_refusal;
+
 use super::document::{Document, List, Located};
 use super::effective::{EffectivePolicy, Grant, Level, Origin, ProtectRule, Sourced, Verdict};
 use super::value::{Bytes, Image, Isolation, Limit, NetworkMode, format_duration};
@@ -70,7 +72,7 @@ pub struct Merged {
 
 /// A rule that cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{origin}: {key}: {kind}")]
+#[error("{}: {kind}", place(.origin, .key))]
 pub struct MergeError {
     /// Where it stands.
     pub origin: Origin,
@@ -126,7 +128,7 @@ pub enum MergeErrorKind {
 
 /// A rule that does nothing, or more than it seems to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{origin}: {key}: {kind}")]
+#[error("{}: {kind}", place(.origin, .key))]
 pub struct Warning {
     /// Where it stands.
     pub origin: Origin,
@@ -201,6 +203,11 @@ pub enum WarningKind {
         /// As written.
         pattern: String,
     },
+}
+
+/// The file and the key; a flag says both.
+fn place(origin: &Origin, key: &str) -> String {
+    if origin.flag().is_some() { origin.to_string() } else { format!("{origin}: {key}") }
 }
 
 fn glob_note(path: &Path) -> &'static str {

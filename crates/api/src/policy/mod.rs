@@ -40,6 +40,7 @@ pub use entries::{Entry, EntryValue};
 pub use keys::{KEYS, Key, POLICY_FILE};
 pub use merge::{
     Host, Layer, MergeError, MergeErrorKind, Merged, Resolution, Warning, WarningKind, merge,
+    write_refusal,
 };
 pub use parse::{MAX_DOCUMENT_BYTES, ParseError, ParseErrorKind, ParseErrors, parse};
 pub(crate) use pattern::component_matches;

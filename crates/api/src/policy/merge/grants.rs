@@ -168,25 +168,39 @@ fn resolved(layer: &Layer, item: &Located<PathBuf>) -> Result<(Grant, bool), Pat
     }
 }
 
-fn refusal(access: Access, path: &Path, home: Option<&Path>) -> Option<&'static str> {
+/// Why a directory can never be writable from inside, be it granted or the project
+/// itself: it is the machine, the home directory, or everybody's. `path` and `home`
+/// are real paths.
+pub fn write_refusal(path: &Path, home: Option<&Path>) -> Option<&'static str> {
     let overlaps = |dir: &&str| path.starts_with(dir) || Path::new(dir).starts_with(path);
     if path == Path::new("/") {
-        return Some("it is the whole machine; name the directories that are needed");
+        return Some(WHOLE_MACHINE);
     }
+    if home.is_some_and(|home| home.starts_with(path)) {
+        return Some(
+            "it is or holds the home directory; name the directories in it that are needed",
+        );
+    }
+    if NEVER_WRITABLE.iter().any(overlaps) {
+        return Some(
+            "it is or holds a directory of the system, and who writes there owns the machine",
+        );
+    }
+    let is_too_wide = TOO_WIDE_TO_WRITE.iter().any(|dir| path == Path::new(dir));
+    is_too_wide.then_some(
+        "it holds the files of other programs; name the directories in it that are needed",
+    )
+}
+
+const WHOLE_MACHINE: &str = "it is the whole machine; name the directories that are needed";
+
+fn refusal(access: Access, path: &Path, home: Option<&Path>) -> Option<&'static str> {
     match access {
+        Access::Write => write_refusal(path, home),
+        Access::Read if path == Path::new("/") => Some(WHOLE_MACHINE),
         Access::Read if NEVER_READABLE.iter().any(|dir| path.starts_with(dir)) => {
             Some("the sandbox has its own, and the host's would open the host")
         }
         Access::Read => None,
-        Access::Write if home.is_some_and(|home| home.starts_with(path)) => {
-            Some("it is or holds the home directory; name the directories in it that are needed")
-        }
-        Access::Write if NEVER_WRITABLE.iter().any(overlaps) => {
-            Some("it is or holds a directory of the system, and who writes there owns the machine")
-        }
-        Access::Write if TOO_WIDE_TO_WRITE.iter().any(|dir| path == Path::new(dir)) => {
-            Some("it holds the files of other programs; name the directories in it that are needed")
-        }
-        Access::Write => None,
     }
 }

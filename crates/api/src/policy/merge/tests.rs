@@ -337,7 +337,7 @@ fn a_missing_grant_is_an_error_only_where_it_was_typed() {
     flags.file = None;
     flags.document.files.read.as_mut().unwrap().items[0].place = Place::Flag("--read");
     let errors = merge(&[flags], &host()).unwrap_err();
-    assert_eq!(join(&errors), "--read: files.read: /gone/* does not exist");
+    assert_eq!(join(&errors), "--read: /gone/* does not exist");
 }
 
 #[test]

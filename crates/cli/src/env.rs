@@ -1,0 +1,39 @@
+//! Every environment variable that atoll itself reads. There is no other way to
+//! read one, so the list is complete.
+//!
+//! What the *command* gets to see is another matter: the policy's `[env]` decides.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// A variable that atoll reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Variable {
+    pub(crate) name: &'static str,
+    /// What it does, for people.
+    #[expect(dead_code, reason = "for the reference page, which is made from this list")]
+    pub(crate) about: &'static str,
+}
+
+pub(crate) const HOME: Variable = Variable {
+    name: "HOME",
+    about: "the home directory that is hidden; without it the entry of the user in /etc/passwd counts",
+};
+
+pub(crate) const XDG_CONFIG_HOME: Variable = Variable {
+    name: "XDG_CONFIG_HOME",
+    about: "where the user's policy lies, as atoll/config.toml; else ~/.config. Only an absolute path counts",
+};
+
+impl Variable {
+    /// Its value; an empty one counts as not set.
+    pub(crate) fn get(self) -> Option<OsString> {
+        std::env::var_os(self.name).filter(|value| !value.is_empty())
+    }
+
+    /// Its value as an absolute path; a relative one counts as not set, as the XDG
+    /// base directory specification asks.
+    pub(crate) fn path(self) -> Option<PathBuf> {
+        self.get().map(PathBuf::from).filter(|path| path.is_absolute())
+    }
+}

@@ -1,0 +1,167 @@
+//! From flags and files to the policy in force.
+
+use super::flags::PolicyFlags;
+use super::project::{self, Project, ProjectError};
+use super::{home, read, view};
+use crate::env;
+use crate::error::CliError;
+use atoll_api::policy::{
+    Document, Host, Layer, Level, MergeError, MergeErrorKind, Merged, POLICY_FILE, Resolution,
+    merge,
+};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The policy of one command, and what it was made from.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    /// The policy in force, with warnings that the command shows.
+    pub(crate) merged: Merged,
+    /// The project.
+    pub(crate) project: Project,
+    #[expect(dead_code, reason = "run and explain start from it")]
+    /// Where the command was called, links resolved.
+    pub(crate) cwd: PathBuf,
+    #[expect(dead_code, reason = "run and explain hide it")]
+    /// The caller's home directory, links resolved.
+    pub(crate) home: Option<PathBuf>,
+}
+
+/// Finds, reads and merges everything that `flags` and the machine say.
+pub(crate) fn load(flags: &PolicyFlags) -> Result<Loaded, CliError> {
+    let cwd = project::current_directory()?;
+    let home = home::home();
+    let project = project::discover(flags.project.as_deref(), &cwd, home.as_deref())?;
+    let user_file = user_file_path(home.as_deref());
+    let mut layers = Vec::new();
+    if !flags.no_user_policy
+        && let Some(path) = &user_file
+    {
+        layers.extend(user_layer(path, Level::User, &project, home.as_deref())?);
+    }
+    if let Some(path) = &flags.policy {
+        let path = cwd.join(path);
+        let layer = user_layer(&path, Level::PolicyFile, &project, home.as_deref())?;
+        let missing = || CliError::new(format!("the policy {} does not exist", path.display()));
+        layers.push(layer.ok_or_else(missing)?);
+    }
+    if let Some(document) = read::project_file(&project.fd, &project.root)? {
+        let path = project.root.join(POLICY_FILE);
+        layers.push(layer(Level::Project, Some(&path), document, home.as_deref())?);
+    }
+    layers.push(layer(Level::Flag, None, flags.document(&cwd), home.as_deref())?);
+    let system = view::SYSTEM.iter().filter_map(|dir| std::fs::canonicalize(dir).ok()).collect();
+    let host = Host { home: home.clone(), project: project.root.clone(), system };
+    let merged =
+        merge(&layers, &host).map_err(|errors| merge_error(&errors, user_file.as_deref()))?;
+    Ok(Loaded { merged, project, cwd, home })
+}
+
+/// Where the user's own policy lies, whether it is there or not.
+fn user_file_path(home: Option<&Path>) -> Option<PathBuf> {
+    let config = env::XDG_CONFIG_HOME.path().or_else(|| home.map(|home| home.join(".config")))?;
+    Some(config.join("atoll/config.toml"))
+}
+
+/// A file that speaks for the user must lie where a sandbox cannot write it: a
+/// project that holds its own trusted policy could widen it for the next run.
+fn user_layer(
+    path: &Path,
+    level: Level,
+    project: &Project,
+    home: Option<&Path>,
+) -> Result<Option<Layer>, CliError> {
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let Some(document) = read::user_file(path, level)? else { return Ok(None) };
+    if real.starts_with(&project.root) || path.starts_with(&project.root) {
+        let message = format!(
+            "the policy {} lies in the project, where it could be written from inside",
+            path.display()
+        );
+        let error = CliError::new(message);
+        return Err(match level {
+            Level::User => {
+                error.hint("leave it out with --no-user-policy, or name another with --policy FILE")
+            }
+            _ => error.hint(format!(
+                "keep it outside, or name it {POLICY_FILE}: then it may only narrow"
+            )),
+        });
+    }
+    layer(level, Some(path), document, home).map(Some)
+}
+
+fn layer(
+    level: Level,
+    file: Option<&Path>,
+    document: Document,
+    home: Option<&Path>,
+) -> Result<Layer, CliError> {
+    let paths = document
+        .host_paths()
+        .map(|path| Ok((path.to_owned(), resolve(path, home)?)))
+        .collect::<Result<_, CliError>>()?;
+    Ok(Layer { level, file: file.map(Arc::from), document, paths })
+}
+
+/// What a path of a document is on this machine.
+fn resolve(path: &Path, home: Option<&Path>) -> Result<Resolution, CliError> {
+    let spelled = match (path.strip_prefix("~"), home) {
+        (Err(_), _) => path.to_owned(),
+        (Ok(rest), Some(home)) => home.join(rest),
+        (Ok(_), None) => {
+            let message =
+                format!("cannot tell where {} is: there is no home directory", path.display());
+            return Err(CliError::new(message).hint("set HOME, or write the path from /"));
+        }
+    };
+    // An unreadable parent counts as missing: what cannot be reached cannot be shown.
+    let real = std::fs::canonicalize(&spelled).ok();
+    let is_socket = real
+        .as_ref()
+        .and_then(|real| real.metadata().ok())
+        .is_some_and(|it| it.file_type().is_socket());
+    // Without dots and doubled slashes, so that it can be made inside as it is.
+    let has_dots = spelled.components().any(|part| part == std::path::Component::ParentDir);
+    let spelled = match &real {
+        Some(real) if has_dots => real.clone(),
+        _ => spelled.components().collect(),
+    };
+    Ok(Resolution { spelled, real, is_socket })
+}
+
+impl From<ProjectError> for CliError {
+    fn from(error: ProjectError) -> Self {
+        let message = error.to_string();
+        match error {
+            ProjectError::Deleted => Self::new(message)
+                .hint("go to a directory that exists, or name one with --project DIR"),
+            ProjectError::Cwd { source } | ProjectError::Open { source, .. } => {
+                Self::new(message).because(source)
+            }
+            ProjectError::NotDirectory { .. } => Self::new(message),
+            ProjectError::TooWide { .. } => Self::new(message).hint(
+                "go to the directory that the command works on, or name it with --project DIR",
+            ),
+        }
+    }
+}
+
+/// All problems, and for what the project may not do the line that the user may write.
+fn merge_error(errors: &[MergeError], user_file: Option<&Path>) -> CliError {
+    let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let mut error = CliError::new(lines.join("\nerror: "));
+    for problem in errors {
+        if let MergeErrorKind::Widens { user_line: Some(line), .. } = &problem.kind
+            && let Some(file) = user_file
+        {
+            let section = problem.key.split('.').next().unwrap_or_default();
+            error = error.hint(format!(
+                "if you want it, write under [{section}] in {}: {line}",
+                file.display()
+            ));
+        }
+    }
+    error
+}
