@@ -2,7 +2,7 @@
 //!
 //! A [`Document`] is one file (or the flags of one command) as it was written,
 //! every value with its line. [`Layer`]s are documents with a level of trust and
-//! with their paths resolved; [`merge`] folds them into the [`EffectivePolicy`],
+//! with their paths resolved; [`merge()`] folds them into the [`EffectivePolicy`],
 //! where every value still knows where it came from.
 //!
 //! ```text

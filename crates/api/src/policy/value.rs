@@ -320,7 +320,7 @@ impl fmt::Display for WorkspaceMode {
 pub enum NetworkMode {
     /// Loopback inside, nothing else.
     None,
-    /// Anything else that was asked for; [`super::merge`] answers that it is not available yet.
+    /// Anything else that was asked for; [`super::merge()`] answers that it is not available yet.
     Unavailable(String),
 }
 
