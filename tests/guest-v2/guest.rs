@@ -1,12 +1,14 @@
 //! The first process of a machine that has nothing but cgroup v2: mounts it,
-//! checks the cgroup code against it, and powers off. `archive` writes the
-//! machine's root file system, which is this program alone.
+//! checks the cgroup code against it, and powers off. `archive MODULE...` writes
+//! the machine's root file system: this program and kernel modules to load.
 
 use atoll_jail::cgroup::{CgroupError, Group, Kind, Layout, Limit, Limits, remove_stale, run_name};
+use atoll_jail::features::{Facts, Probes, survey};
 use rustix::mount::{MountFlags, mount};
 use rustix::process::Pid;
-use rustix::system::{RebootCommand, reboot};
+use rustix::system::{RebootCommand, init_module, reboot};
 use std::error::Error;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::chown;
@@ -24,7 +26,7 @@ const ORDINARY: u32 = 1000;
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let done = match arguments.first().map(String::as_str) {
-        Some("archive") => archive(),
+        Some("archive") => archive(&arguments[1..]),
         Some("child") => child(arguments.get(1).map_or("", String::as_str)),
         Some("delegated") => delegated(),
         Some("login") => login(),
@@ -73,6 +75,7 @@ fn machine() -> Check {
         ("groups whose owner is gone are removed", stale),
         ("an ordinary user in a delegated scope has all limits", as_delegated),
         ("an ordinary user in a login scope is told what is missing", as_login),
+        ("the probes of kernel features end and find what this kernel has", features),
         ("nothing is left behind", nothing_left),
     ];
     let ready = prepare();
@@ -93,6 +96,10 @@ fn machine() -> Check {
 fn prepare() -> Check {
     for dir in ["/proc", "/sys", "/dev"] {
         fs::create_dir_all(dir)?;
+    }
+    let mut modules = 0..;
+    while let Ok(module) = fs::read(format!("/{}.ko", modules.next().unwrap_or(0))) {
+        init_module(&module, c"")?;
     }
     mount("proc", "/proc", "proc", MountFlags::empty(), None)?;
     mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None)?;
@@ -252,6 +259,19 @@ fn as_login() -> Check {
     as_ordinary("login", &[])
 }
 
+fn features() -> Check {
+    let facts = Facts::read(Path::new("/"), Path::new("/init"));
+    let probes = Probes::run(OsStr::new(""));
+    for feature in survey(&facts, &probes) {
+        say(&format!("NOTE {} {:?}: {}", feature.name, feature.state, feature.detail));
+    }
+    expect(facts.kernel.is_at_least(5, 19), &facts.kernel)?;
+    expect(probes.user_namespace.works() && probes.namespaces.works(), probes.namespaces)?;
+    expect(probes.proc_mount.works() && probes.notify.is_killable, probes.proc_mount)?;
+    expect(!Path::new("/0.ko").exists() || probes.overlay.works(), probes.overlay)?;
+    expect(probes.took < DEADLINE, probes.took)
+}
+
 fn nothing_left() -> Check {
     let left = run_dirs("/sys/fs/cgroup")?;
     expect(left.is_empty(), &left)
@@ -340,12 +360,14 @@ fn child(what: &str) -> Check {
 /// Writes a `newc` cpio archive that holds this program as `/init`.
 ///
 /// Source: the kernel's driver-api/early-userspace/buffer-format.rst.
-fn archive() -> Check {
-    let program = fs::read("/proc/self/exe")?;
+fn archive(modules: &[String]) -> Check {
+    let mut files = vec![("init".to_owned(), 0o100_755, fs::read("/proc/self/exe")?)];
+    for (count, module) in modules.iter().enumerate() {
+        files.push((format!("{count}.ko"), 0o100_644, fs::read(module)?));
+    }
+    files.push(("TRAILER!!!".to_owned(), 0, Vec::new()));
     let mut archive = Vec::new();
-    for (number, name, mode, content) in
-        [(1, "init", 0o100_755, program.as_slice()), (0, "TRAILER!!!", 0, &[])]
-    {
+    for (number, (name, mode, content)) in files.iter().enumerate() {
         let size = content.len();
         let name_size = name.len() + 1;
         write!(archive, "070701{number:08X}{mode:08X}{0:08X}{0:08X}{1:08X}{0:08X}", 0, 1)?;
@@ -353,7 +375,7 @@ fn archive() -> Check {
         archive.extend_from_slice(name.as_bytes());
         archive.push(0);
         pad(&mut archive);
-        archive.extend_from_slice(content);
+        archive.extend_from_slice(content.as_slice());
         pad(&mut archive);
     }
     Ok(io::stdout().write_all(&archive)?)

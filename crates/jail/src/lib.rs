@@ -1,3 +1,4 @@
 //! Plans a jail (pure: spec to steps) and applies it.
 
 pub mod cgroup;
+pub mod features;

@@ -2,4 +2,5 @@
 #![expect(unsafe_code, reason = "this crate exists to hold the unsafe calls")]
 pub mod fd;
 pub mod notify;
+pub mod probe;
 pub mod procmem;
