@@ -141,7 +141,7 @@ fn guest_v2() -> Result<()> {
 
 fn rustdoc() -> Result<()> {
     let mut doc = process::cargo();
-    doc.args(["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    doc.args(["doc", "--workspace", "--no-deps"]);
     process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
