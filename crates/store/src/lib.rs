@@ -1,1 +1,13 @@
 //! Layers, images and the changes of a review workspace.
+
+pub mod apply;
+pub mod changes;
+pub mod node;
+pub mod view;
+
+mod beneath;
+mod overlay;
+mod remove;
+mod xattr;
+
+pub use overlay::{Format, mark_copied};

@@ -1,0 +1,221 @@
+//! The staging directory: new versions, complete and out of the way.
+
+use super::commit::Run;
+use super::copy;
+use super::select::Selected;
+use super::{ApplyError, stage_name};
+use crate::beneath;
+use crate::changes::compare::{self, open_wanted};
+use crate::changes::{Change, ChangeKind, Changes, Source, Wanted};
+use crate::node::FileKind;
+use crate::remove;
+use crate::view::View;
+use crate::xattr::Xattrs;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::{Errno, Result as OsResult};
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// The directory, removed with all that is in it when dropped.
+pub(super) struct Stage {
+    project: OwnedFd,
+    name: OsString,
+    dir: OwnedFd,
+}
+
+/// Which changes have a new version in the stage, under the number of the
+/// change.
+pub(super) type Staged = HashSet<usize>;
+
+/// The name in the stage of the change with this number.
+pub(super) fn slot(index: usize) -> OsString {
+    index.to_string().into()
+}
+
+impl Stage {
+    pub(super) fn make(run: &mut Run<'_>) -> Result<Self, ApplyError> {
+        let view = run.view;
+        let name = stage_name(run.request.session);
+        let error = |error: Errno| ApplyError::Stage {
+            path: view.spec.project.join(&name),
+            source: error.into(),
+        };
+        run.make_writable(Path::new("")).map_err(error)?;
+        let make = || -> OsResult<Self> {
+            let project = beneath::dir(view.project(), Path::new(""))?;
+            // Left by an apply of this session that was killed.
+            remove::remove(project.as_fd(), &name)?;
+            rustix::fs::mkdirat(&project, &name, Mode::RWXU)?;
+            let dir = beneath::dir(project.as_fd(), Path::new(&name))?;
+            // Nothing that the top directory hands down may get onto the files.
+            crate::xattr::make_equal(&dir, &Xattrs::new())?;
+            beneath::chmod(&dir, 0o700)?;
+            Ok(Self { project, name: name.clone(), dir })
+        };
+        make().map_err(error)
+    }
+
+    pub(super) fn dir(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    /// Makes the new version of each change that has one.
+    pub(super) fn fill(
+        &self,
+        view: &View,
+        changes: &Changes,
+        selected: &[Selected],
+    ) -> Result<Staged, ApplyError> {
+        let changed: HashSet<&Path> =
+            changes.list.iter().map(|change| change.path.as_path()).collect();
+        let mut links: HashMap<(u64, u64), usize> = HashMap::new();
+        let mut staged = Staged::new();
+        let mut is_any = false;
+        for Selected { index, .. } in selected {
+            let change = &changes.list[*index];
+            let Some(wanted) = change.wanted.as_ref().filter(|_| needs_new(change)) else {
+                continue;
+            };
+            let error = |error: Errno| ApplyError::Prepare {
+                path: change.path.clone(),
+                source: error.into(),
+            };
+            let peers = peers(changes, wanted);
+            let shared = match links.get(&wanted.stamp.id()).filter(|_| !peers.is_empty()) {
+                Some(first) => self.link_staged(*first, *index),
+                None => self.link_unchanged(view, peers, &changed, *index),
+            };
+            if !shared {
+                self.new_version(view, change, wanted, &slot(*index)).map_err(error)?;
+            }
+            links.insert(wanted.stamp.id(), *index);
+            is_any |= wanted.stamp.kind == FileKind::File;
+            staged.insert(*index);
+        }
+        if is_any {
+            // Once for all of them: content must be on disk before names are.
+            rustix::fs::syncfs(self.sync_handle()?).map_err(|error| ApplyError::Stage {
+                path: view.spec.project.join(&self.name),
+                source: error.into(),
+            })?;
+        }
+        Ok(staged)
+    }
+
+    fn sync_handle(&self) -> Result<OwnedFd, ApplyError> {
+        beneath::open(self.dir(), Path::new(""), OFlags::RDONLY | OFlags::DIRECTORY).map_err(
+            |error| ApplyError::Stage { path: self.name.clone().into(), source: error.into() },
+        )
+    }
+
+    fn link_staged(&self, first: usize, index: usize) -> bool {
+        rustix::fs::linkat(&self.dir, slot(first), &self.dir, slot(index), AtFlags::empty()).is_ok()
+    }
+
+    /// Links to another name of the file that the project already has as it
+    /// should be.
+    fn link_unchanged(
+        &self,
+        view: &View,
+        peers: &[PathBuf],
+        changed: &HashSet<&Path>,
+        index: usize,
+    ) -> bool {
+        let Some(peer) = peers.iter().find(|peer| !changed.contains(peer.as_path())) else {
+            return false;
+        };
+        let link = || -> OsResult<()> {
+            let (dir, name) = beneath::parent(view.project(), peer)?;
+            rustix::fs::linkat(dir, name, &self.dir, slot(index), AtFlags::empty())
+        };
+        link().is_ok()
+    }
+
+    fn new_version(
+        &self,
+        view: &View,
+        change: &Change,
+        wanted: &Wanted,
+        slot: &OsStr,
+    ) -> OsResult<()> {
+        let (dir, stamp) = (self.dir(), &wanted.stamp);
+        match stamp.kind {
+            FileKind::Dir => {
+                rustix::fs::mkdirat(dir, slot, Mode::RWXU)?;
+                copy::set_owner(dir, slot, stamp)?;
+                let xattrs = compare::wanted_xattrs(view, &change.path, wanted)?;
+                let fd = beneath::dir(dir, Path::new(slot))?;
+                // Room to work in; finishing takes away what is too much.
+                copy::set_attributes(&fd, &xattrs, stamp.mode | 0o700)
+            }
+            FileKind::Symlink => {
+                let target = compare::target(view, &change.path, wanted)?;
+                rustix::fs::symlinkat(target, dir, slot)?;
+                copy::set_owner(dir, slot, stamp)?;
+                copy::set_mtime(dir, slot, stamp.mtime)
+            }
+            _ => self.new_file(view, change, wanted, slot),
+        }
+    }
+
+    fn new_file(
+        &self,
+        view: &View,
+        change: &Change,
+        wanted: &Wanted,
+        slot: &OsStr,
+    ) -> OsResult<()> {
+        let (dir, stamp) = (self.dir(), &wanted.stamp);
+        let from = open_wanted(view, &change.path, wanted)?;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let to = rustix::fs::openat(dir, slot, flags, Mode::RUSR | Mode::WUSR)?;
+        copy::copy_content(&from, &to, stamp.size)?;
+        let now = beneath::stamp(&from)?;
+        if !now.same_content_as(stamp) {
+            // It was written to while we read: no version that ever was.
+            return Err(Errno::STALE);
+        }
+        copy::set_owner(dir, slot, stamp)?;
+        copy::set_attributes(
+            &to,
+            &compare::wanted_xattrs(view, &change.path, wanted)?,
+            stamp.mode,
+        )?;
+        copy::set_mtime(dir, slot, stamp.mtime)
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed by the next apply.
+        remove::remove(self.project.as_fd(), &self.name).ok();
+    }
+}
+
+/// The names of the session's file, if it has several.
+fn peers<'c>(changes: &'c Changes, wanted: &Wanted) -> &'c [PathBuf] {
+    match wanted.source {
+        Source::Upper => changes.links.get(&wanted.stamp.id()).map_or(&[], Vec::as_slice),
+        Source::Project(_) => &[],
+    }
+}
+
+/// Whether a change is made by putting something new in place, and not by
+/// setting attributes of what is there.
+///
+/// A mode is set in place, except for a file with several names, where it would
+/// reach the others, which may lie outside the project.
+pub(super) fn needs_new(change: &Change) -> bool {
+    let host_is_dir = change.host.is_some_and(|host| host.kind == FileKind::Dir);
+    match change.kind {
+        ChangeKind::Added | ChangeKind::Modified | ChangeKind::TypeChanged => true,
+        ChangeKind::Mode => {
+            change.host.is_some_and(|host| host.kind != FileKind::Dir && host.nlink > 1)
+        }
+        ChangeKind::Attributes => !host_is_dir,
+        ChangeKind::Deleted => false,
+    }
+}

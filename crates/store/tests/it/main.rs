@@ -1,0 +1,9 @@
+//! Tests of the store over real overlay mounts and real file systems.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod changes;
+mod conflicts;
+mod hostile;
+mod session;
+mod support;
