@@ -25,6 +25,19 @@ pub(crate) const XDG_CONFIG_HOME: Variable = Variable {
     about: "where the user's policy lies, as atoll/config.toml; else ~/.config. Only an absolute path counts",
 };
 
+pub(crate) const PATH: Variable =
+    Variable { name: "PATH", about: "where `atoll doctor` looks for runsc and criu" };
+
+pub(crate) const NO_COLOR: Variable = Variable { name: "NO_COLOR", about: "no colours, if set" };
+
+pub(crate) const REMOTE_CONTAINERS: Variable = Variable {
+    name: "REMOTE_CONTAINERS",
+    about: "set by editors in their development containers; `atoll doctor` then tells their settings",
+};
+
+pub(crate) const CODESPACES: Variable =
+    Variable { name: "CODESPACES", about: "as REMOTE_CONTAINERS, in GitHub Codespaces" };
+
 impl Variable {
     /// Its value; an empty one counts as not set.
     pub(crate) fn get(self) -> Option<OsString> {

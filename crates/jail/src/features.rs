@@ -17,5 +17,5 @@ mod tools;
 pub use explain::{Fix, explain};
 pub use facts::{AppArmor, Facts, Release};
 pub use probes::{Attempt, Notify, Probes};
-pub use report::{Feature, Missing, Needs, State, require, survey};
+pub use report::{Feature, Missing, Needs, State, limits_missing, require, survey};
 pub use tools::{Tool, find_tool};

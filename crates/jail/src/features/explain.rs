@@ -215,8 +215,12 @@ fn landlock(errno: Errno, facts: &Facts) -> Option<Fix> {
         Errno::NOSYS => Some(Fix::without_command("the kernel was built without Landlock")),
         Errno::OPNOTSUPP => {
             let modules = facts.lsm.as_deref().unwrap_or("...");
+            let place = match facts.wsl {
+                Some(_) => "kernelCommandLine in .wslconfig",
+                None => "the kernel's command line",
+            };
             Some(Fix::without_command(format!(
-                "Landlock is switched off; add lsm=landlock,{modules} to the kernel's command line"
+                "Landlock is switched off; add lsm=landlock,{modules} to {place}"
             )))
         }
         _ => None,

@@ -8,6 +8,11 @@ const READ_MAX: u64 = 256 << 10;
 /// Profiles looked at, so that a strange directory cannot hold us up.
 const PROFILES_MAX: usize = 2_000;
 
+/// The inode numbers of the first namespaces, which are the same on every
+/// machine (linux/proc_ns.h). A container has its own of at least one of these.
+const INITIAL_NAMESPACES: [(&str, &str); 3] =
+    [("pid", "4026531836"), ("uts", "4026531838"), ("ipc", "4026531839")];
+
 /// A kernel's version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Release {
@@ -127,7 +132,7 @@ impl Files<'_> {
     fn line(&self, path: &str) -> Option<String> {
         let text = self.text(path)?;
         let line = text.trim();
-        (!line.is_empty()).then(|| line.to_owned())
+        (!line.is_empty()).then(|| without_controls(line))
     }
 
     fn number(&self, path: &str) -> Option<u64> {
@@ -136,7 +141,14 @@ impl Files<'_> {
 
     /// Sources: container managers mark their containers with these files;
     /// `/run/systemd/container` is systemd's "Container Interface".
+    ///
+    /// A virtual machine whose root file system was once a container's keeps the
+    /// mark, so where it can be seen that we are in no namespace it counts for
+    /// nothing.
     fn container(&self) -> Option<String> {
+        if INITIAL_NAMESPACES.iter().all(|(name, inode)| self.is_namespace(name, inode)) {
+            return None;
+        }
         if let Some(manager) = self.line("run/systemd/container") {
             return Some(manager);
         }
@@ -150,6 +162,11 @@ impl Files<'_> {
             .into_iter()
             .find(|manager| cgroups.lines().any(|line| line.contains(&format!("/{manager}"))))?;
         Some(if found == "kubepods" { "kubernetes" } else { found }.to_owned())
+    }
+
+    fn is_namespace(&self, name: &str, inode: &str) -> bool {
+        let link = std::fs::read_link(self.root.join("proc/self/ns").join(name));
+        link.is_ok_and(|target| target.as_os_str() == &*format!("{name}:[{inode}]"))
     }
 
     fn apparmor(&self, own_path: &Path) -> AppArmor {
@@ -199,10 +216,15 @@ fn read_bounded(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Facts are shown on terminals.
+fn without_controls(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
 /// Source: os-release(5).
 fn pretty_name(text: &str) -> Option<String> {
     let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
-    Some(value.trim().trim_matches(['"', '\'']).to_owned())
+    Some(without_controls(value.trim().trim_matches(['"', '\''])))
 }
 
 /// Microsoft's kernels say in their release what they are.
@@ -316,6 +338,18 @@ mod tests {
         assert_eq!(wsl("5.15.167.4-microsoft-standard-WSL2"), Some(2));
         assert_eq!(wsl("4.4.0-19041-Microsoft"), Some(1));
         assert_eq!(wsl("6.8.0-45-generic"), None);
+    }
+
+    #[test]
+    fn a_mark_in_the_first_namespaces_is_no_container() {
+        let root = tree(&[(".dockerenv", ""), ("proc/self/ns/x", "")]);
+        let container = || Facts::read(root.path(), Path::new("/a")).container;
+        for (name, inode) in INITIAL_NAMESPACES {
+            assert_eq!(container().as_deref(), Some("docker"));
+            let link = root.path().join("proc/self/ns").join(name);
+            std::os::unix::fs::symlink(format!("{name}:[{inode}]"), link).unwrap();
+        }
+        assert_eq!(container(), None);
     }
 
     #[test]

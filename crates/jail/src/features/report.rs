@@ -4,7 +4,7 @@ use super::explain::{Fix, explain};
 use super::facts::Facts;
 use super::probes::{Attempt, Probes};
 use super::tools::Tool;
-use crate::cgroup::{Access, Kind, Layout};
+use crate::cgroup::{Access, Kind, Layout, Limit, Limits, plan};
 use rustix::io::Errno;
 
 /// How well a feature is there.
@@ -34,6 +34,7 @@ pub fn survey(facts: &Facts, probes: &Probes) -> Vec<Feature> {
     vec![
         kernel(facts),
         tried("user-namespaces", probes.user_namespace, "made one, own ids mapped"),
+        apparmor(facts),
         tried("namespaces", probes.namespaces, "mount, pid, net, ipc, uts and cgroup made"),
         tried("mount-api", probes.mount_api, "tmpfs mounted by descriptor"),
         tried("mount-attributes", probes.mount_attributes, "mount_setattr works"),
@@ -63,7 +64,7 @@ fn attempted(name: &'static str, attempt: Attempt, works: &str, facts: &Facts) -
     match attempt {
         Attempt::Works => feature(State::Yes, works, None),
         Attempt::Failed { step, errno } => {
-            let detail = format!("{step}: {}", Errno::from_raw_os_error(errno));
+            let detail = format!("{step}: {}", words(errno));
             feature(State::No, &detail, explain(step, errno, facts))
         }
         Attempt::TimedOut => feature(State::No, "no answer in time", None),
@@ -72,10 +73,32 @@ fn attempted(name: &'static str, attempt: Attempt, works: &str, facts: &Facts) -
     }
 }
 
+/// What an error number means, without the number.
+fn words(errno: i32) -> String {
+    let text = Errno::from_raw_os_error(errno).to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
 fn kernel(facts: &Facts) -> Feature {
     let system = facts.system.as_deref().unwrap_or("unknown system");
     let detail = format!("{} ({system})", facts.kernel.text);
     Feature { name: "kernel", state: State::Yes, detail, fix: None }
+}
+
+fn apparmor(facts: &Facts) -> Feature {
+    let apparmor = &facts.apparmor;
+    let (state, detail) = match (&apparmor.profile_file, apparmor.restricts_userns) {
+        _ if !apparmor.is_enabled => (State::Unknown, "not enabled".to_owned()),
+        (_, false) => (State::Yes, "does not restrict user namespaces".to_owned()),
+        (Some(file), true) => {
+            (State::Yes, format!("restricts user namespaces; {} lets us", file.display()))
+        }
+        (None, true) => {
+            let path = facts.own_path.display();
+            (State::Limited, format!("restricts user namespaces; no profile for {path}"))
+        }
+    };
+    Feature { name: "apparmor", state, detail, fix: None }
 }
 
 fn notify(facts: &Facts, probes: &Probes) -> Feature {
@@ -104,10 +127,7 @@ fn landlock(facts: &Facts, probes: &Probes) -> Feature {
             let detail = format!("ABI {abi} forbids renames across directories; not used");
             (State::Limited, detail, None)
         }
-        Err(errno) => {
-            let detail = Errno::from_raw_os_error(errno).to_string();
-            (State::No, detail, explain("landlock", errno, facts))
-        }
+        Err(errno) => (State::No, words(errno), explain("landlock", errno, facts)),
     };
     Feature { name: "landlock", state, detail, fix }
 }
@@ -117,7 +137,7 @@ fn cgroups(facts: &Facts) -> Feature {
         let detail = "the layout cannot be read".to_owned();
         return Feature { name: "cgroups", state: State::Unknown, detail, fix: None };
     };
-    let missing = unenforced(layout);
+    let missing = limits_missing(layout);
     let state = match (layout.kind, missing.len()) {
         (Kind::None, _) => State::No,
         (_, 0) => State::Yes,
@@ -126,29 +146,44 @@ fn cgroups(facts: &Facts) -> Feature {
     let detail = if missing.is_empty() {
         format!("{}: memory, pids and cpu limits hold", layout.kind)
     } else {
-        format!("{}: no limit for {}", layout.kind, missing.join(", "))
+        format!("{}: no limit for {}", layout.kind, list(&missing))
     };
-    let fix = delegation(layout).filter(|_| !missing.is_empty());
+    let fix = (!missing.is_empty()).then(|| delegation(layout, facts)).flatten();
     Feature { name: "cgroups", state, detail, fix }
 }
 
 /// The limits that a run started right here would not get.
-fn unenforced(layout: &Layout) -> Vec<String> {
-    use crate::cgroup::{Limits, plan};
+pub fn limits_missing(layout: &Layout) -> Vec<Limit> {
     let all = Limits { memory_bytes: Some(1 << 30), pids: Some(1 << 10), cpus: Some(1.0) };
     let plan = plan(layout, "atoll-run-0-0", &all);
-    plan.unenforced.iter().map(|missing| missing.limit.to_string()).collect()
+    plan.unenforced.iter().map(|missing| missing.limit).collect()
 }
 
-fn delegation(layout: &Layout) -> Option<Fix> {
-    let own = layout.v2.first()?;
-    let cause = match &own.access {
-        Access::Refused(reason) => reason.clone(),
-        Access::Writable => format!("{} does not hand on all controllers", own.dir.display()),
+/// For a sentence.
+fn list(limits: &[Limit]) -> String {
+    limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// How to be given groups of one's own.
+fn delegation(layout: &Layout, facts: &Facts) -> Option<Fix> {
+    let refused = |access: &Access| match access {
+        Access::Refused(reason) => Some(reason.clone()),
+        Access::Writable => None,
     };
-    let command = (layout.kind == Kind::V2)
-        .then(|| "systemd-run --user --scope --quiet -p Delegate=yes -- atoll run ...".to_owned());
-    Some(Fix { cause, command })
+    let cause = match (layout.v2.first(), layout.v1.first()) {
+        (_, Some(tree)) => refused(&tree.access)?,
+        (Some(own), None) => refused(&own.access)
+            .unwrap_or_else(|| format!("{} does not hand on all controllers", own.dir.display())),
+        (None, None) => return None,
+    };
+    let command = match (facts.container.as_deref(), layout.kind) {
+        (Some("docker"), _) => Some("docker run --memory 4g --pids-limit 4096 --cpus 2 ..."),
+        (None, Kind::V2) => {
+            Some("systemd-run --user --scope --quiet -p Delegate=yes -- atoll run ...")
+        }
+        (_, _) => None,
+    };
+    Some(Fix { cause, command: command.map(str::to_owned) })
 }
 
 fn yama(facts: &Facts) -> Feature {
