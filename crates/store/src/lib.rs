@@ -2,7 +2,9 @@
 
 pub mod apply;
 pub mod changes;
+pub mod escape;
 pub mod node;
+pub mod session;
 pub mod view;
 
 mod beneath;

@@ -4,7 +4,9 @@ use rustix::fs::Stat;
 use std::path::PathBuf;
 
 /// A point in time as file systems keep it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct Time {
     /// Seconds since 1970; may be any value, a program can set them.
     pub sec: i64,

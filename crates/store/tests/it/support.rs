@@ -237,7 +237,7 @@ pub(crate) fn conflict(path: &str, conflict: Conflict) -> (PathBuf, Conflict) {
 }
 
 #[track_caller]
-fn run_script(command: &mut Command, script: &str) {
+pub(crate) fn run_script(command: &mut Command, script: &str) {
     let output = command
         .arg("-euo")
         .arg("pipefail")
