@@ -2,11 +2,11 @@
 //!
 //! Three kinds of knowledge, each of its own: [`Facts`] are read from files and
 //! cost nothing; [`Probes`] try the thing itself, in a child that leaves no
-//! trace; [`explain`] turns a failed step into its probable cause and the
+//! trace; [`explain()`] turns a failed step into its probable cause and the
 //! command that fixes it. [`survey`] puts them side by side for `atoll doctor`.
 //!
 //! None of it is on the way of a run that works: a jail that fails to start asks
-//! [`explain`] or [`require`] afterwards.
+//! [`explain()`] or [`require`] afterwards.
 
 mod explain;
 mod facts;

@@ -2,7 +2,7 @@
 //! freeze, kill and account for it as a whole.
 //!
 //! Hosts differ. [`Layout`] says what this one offers to this process,
-//! [`plan`] turns a layout and limits into a list of writes without touching
+//! [`plan()`] turns a layout and limits into a list of writes without touching
 //! anything, [`Group`] carries the list out. A limit that cannot be enforced is
 //! never dropped in silence: it comes back as an [`Unenforced`].
 //!

@@ -28,7 +28,7 @@ const WAIT_KILLABLE_RECV: u32 = 1 << 5;
 pub enum Attempt {
     Works,
     Failed {
-        /// A name that [`super::explain`] knows.
+        /// A name that [`super::explain()`] knows.
         step: &'static str,
         errno: i32,
     },
