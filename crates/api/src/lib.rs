@@ -4,5 +4,6 @@
 
 #![warn(missing_docs)]
 
+pub mod ignore;
 pub mod policy;
 pub mod protect;

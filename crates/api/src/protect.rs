@@ -18,8 +18,10 @@
 //! Names compare case-folded where the directory does, so everything here is
 //! ASCII and in the usual case of its tool.
 
+mod judge;
 mod names;
 
+pub use judge::{Protection, Tree, git_internal, judge};
 pub use names::NAMES;
 
 use crate::policy::component_matches;

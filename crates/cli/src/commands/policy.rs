@@ -1,8 +1,10 @@
 //! `atoll policy`: shows the policy in force, and explains what it means for a path.
 
 use crate::error::CliError;
-use crate::policy::{PolicyFlags, load, show};
+use crate::policy::{PolicyFlags, explain, load, show};
+use std::ffi::OsString;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Show and explain the policy
@@ -15,6 +17,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum PolicyCommand {
     Show(Box<ShowArgs>),
+    Explain(Box<ExplainArgs>),
 }
 
 /// Show the policy in force and where each value came from
@@ -30,28 +33,53 @@ struct ShowArgs {
     policy: PolicyFlags,
     /// Ignored, so that the rest of an `atoll run` line may stay
     #[arg(last = true, hide = true)]
-    command: Vec<std::ffi::OsString>,
+    command: Vec<OsString>,
+}
+
+/// Say whether a path can be read and written inside, and by which rule
+///
+/// The path is one of the host and need not exist. Links are resolved: the answer is
+/// about the place that the path leads to.
+///
+/// Example: atoll policy explain --workspace review .git/hooks/pre-commit
+#[derive(Debug, clap::Args)]
+struct ExplainArgs {
+    /// The path, from the current directory
+    path: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    policy: PolicyFlags,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.command {
         PolicyCommand::Show(args) => {
             let loaded = load(&args.policy)?;
+            let (_, hidden) = loaded.scan_hidden()?;
             if args.json {
-                print(&show::json(&loaded))
-            } else {
-                print_with_warnings(&show::text(&loaded), &loaded)
+                return print(&show::json(&loaded, &hidden));
             }
+            warn(&show::warnings(&loaded, &hidden));
+            print(&show::text(&loaded, &hidden))
+        }
+        PolicyCommand::Explain(args) => {
+            let loaded = load(&args.policy)?;
+            let explanation = explain(&loaded, &args.path)?;
+            if args.json {
+                return print(&explanation.json());
+            }
+            warn(&show::warnings(&loaded, &[]));
+            print(&explanation.text())
         }
     }
 }
 
-fn print_with_warnings(text: &str, loaded: &crate::policy::Loaded) -> Result<ExitCode, CliError> {
-    let warnings: String =
-        loaded.merged.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+fn warn(warnings: &[String]) {
+    let text: String = warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
     // A closed stderr leaves nobody to tell.
-    std::io::stderr().write_all(warnings.as_bytes()).ok();
-    print(text)
+    std::io::stderr().write_all(text.as_bytes()).ok();
 }
 
 fn print(text: &str) -> Result<ExitCode, CliError> {

@@ -1,16 +1,18 @@
 //! From flags and files to the policy in force.
 
 use super::flags::PolicyFlags;
+use super::ignore::{self, Hidden, IgnoreSet, ScanError, ScanLimits};
 use super::project::{self, Project, ProjectError};
 use super::{home, read, view};
 use crate::env;
 use crate::error::CliError;
 use atoll_api::policy::{
     Document, Host, Layer, Level, MergeError, MergeErrorKind, Merged, POLICY_FILE, Resolution,
-    merge,
+    WorkspaceMode, merge,
 };
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// The policy of one command, and what it was made from.
@@ -20,12 +22,20 @@ pub(crate) struct Loaded {
     pub(crate) merged: Merged,
     /// The project.
     pub(crate) project: Project,
-    #[expect(dead_code, reason = "run and explain start from it")]
     /// Where the command was called, links resolved.
     pub(crate) cwd: PathBuf,
-    #[expect(dead_code, reason = "run and explain hide it")]
     /// The caller's home directory, links resolved.
     pub(crate) home: Option<PathBuf>,
+}
+
+impl Loaded {
+    /// What the rules hide in the project. Nothing may start while this is not known.
+    pub(crate) fn scan_hidden(&self) -> Result<(IgnoreSet, Vec<Hidden>), ScanError> {
+        if self.merged.policy.workspace.mode.value == WorkspaceMode::None {
+            return Ok(Default::default());
+        }
+        ignore::scan(self.project.fd.as_fd(), &self.merged.policy.files, ScanLimits::default())
+    }
 }
 
 /// Finds, reads and merges everything that `flags` and the machine say.
@@ -74,7 +84,7 @@ fn user_layer(
 ) -> Result<Option<Layer>, CliError> {
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let Some(document) = read::user_file(path, level)? else { return Ok(None) };
-    if real.starts_with(&project.root) || path.starts_with(&project.root) {
+    if real.starts_with(&project.root) || as_spelled(path).starts_with(&project.root) {
         let message = format!(
             "the policy {} lies in the project, where it could be written from inside",
             path.display()
@@ -90,6 +100,21 @@ fn user_layer(
         });
     }
     layer(level, Some(path), document, home).map(Some)
+}
+
+/// A path with `..` taken literally: whether it *leads through* the project, where a
+/// link could be turned another way.
+fn as_spelled(path: &Path) -> PathBuf {
+    let mut spelled = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                spelled.pop();
+            }
+            part => spelled.push(part),
+        }
+    }
+    spelled
 }
 
 fn layer(
@@ -123,12 +148,26 @@ fn resolve(path: &Path, home: Option<&Path>) -> Result<Resolution, CliError> {
         .and_then(|real| real.metadata().ok())
         .is_some_and(|it| it.file_type().is_socket());
     // Without dots and doubled slashes, so that it can be made inside as it is.
-    let has_dots = spelled.components().any(|part| part == std::path::Component::ParentDir);
+    let has_dots = spelled.components().any(|part| part == Component::ParentDir);
     let spelled = match &real {
         Some(real) if has_dots => real.clone(),
         _ => spelled.components().collect(),
     };
     Ok(Resolution { spelled, real, is_socket })
+}
+
+impl From<ScanError> for CliError {
+    fn from(error: ScanError) -> Self {
+        let message = error.to_string();
+        match error {
+            ScanError::ReadDir { source, .. } | ScanError::ReadFile { source, .. } => {
+                Self::new(message).because(source)
+            }
+            ScanError::TooMany { .. } | ScanError::TooDeep { .. } => Self::new(message)
+                .hint("choose a smaller project with --project DIR, or remove the hide rules"),
+            ScanError::NotRegular { .. } | ScanError::TooLong { .. } => Self::new(message),
+        }
+    }
 }
 
 impl From<ProjectError> for CliError {

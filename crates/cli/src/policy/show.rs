@@ -1,5 +1,6 @@
 //! The policy in force, for people and for programs.
 
+use super::ignore::{Hidden, RuleSource};
 use super::load::Loaded;
 use atoll_api::policy::{EntryValue, Origin};
 use serde::Serialize;
@@ -8,21 +9,37 @@ use std::fmt::Write as _;
 /// Widest column of values; a longer value pushes its origin to the right.
 const VALUE_COLUMNS: usize = 44;
 
-/// One value a line, in the grammar of a document, and where it came from.
-pub(crate) fn text(loaded: &Loaded) -> String {
+/// One value a line, in the grammar of a document, and where it came from; then what
+/// the rules hide in this project.
+pub(crate) fn text(loaded: &Loaded, hidden: &[Hidden]) -> String {
     let mut text = format!("# project {}\n", loaded.project.root.display());
     for entry in loaded.merged.policy.entries() {
         let assignment = format!("{} = {}", entry.key, entry.value);
         // Writing to a string cannot fail.
         writeln!(text, "{assignment:VALUE_COLUMNS$}  # {}", entry.origin).ok();
     }
+    for item in hidden {
+        let slash = if item.is_dir { "/" } else { "" };
+        writeln!(text, "# hides {}{slash} by {}", item.path.display(), item.rule).ok();
+    }
     text
+}
+
+/// Everything odd about the policy and about what it hides.
+pub(crate) fn warnings(loaded: &Loaded, hidden: &[Hidden]) -> Vec<String> {
+    let rules = loaded.merged.warnings.iter().map(ToString::to_string);
+    let links = hidden.iter().filter(|item| item.has_other_names).map(|item| {
+        let path = item.path.display();
+        format!("{path} is hidden, but the file has other names (hard links), through which it may be read")
+    });
+    rules.chain(links).collect()
 }
 
 #[derive(Serialize)]
 struct Shown<'a> {
     project: String,
     values: Vec<Value<'a>>,
+    hidden: Vec<ShownHidden<'a>>,
     warnings: Vec<Warning<'a>>,
 }
 
@@ -30,6 +47,16 @@ struct Shown<'a> {
 struct Value<'a> {
     key: &'a str,
     value: serde_json::Value,
+    origin: ShownOrigin,
+}
+
+#[derive(Serialize)]
+struct ShownHidden<'a> {
+    /// Relative to the project.
+    path: String,
+    is_dir: bool,
+    has_other_names: bool,
+    pattern: &'a str,
     origin: ShownOrigin,
 }
 
@@ -52,6 +79,18 @@ pub(super) struct ShownOrigin {
     flag: Option<&'static str>,
 }
 
+impl From<&RuleSource> for ShownOrigin {
+    fn from(source: &RuleSource) -> Self {
+        match source {
+            RuleSource::File { path, line } => {
+                let file = path.to_string_lossy().into_owned();
+                Self { level: "ignore-file", file: Some(file), line: Some(*line), flag: None }
+            }
+            RuleSource::Policy(origin) => origin.into(),
+        }
+    }
+}
+
 impl From<&Origin> for ShownOrigin {
     fn from(origin: &Origin) -> Self {
         Self {
@@ -63,9 +102,9 @@ impl From<&Origin> for ShownOrigin {
     }
 }
 
-/// One object: the project, every value, every warning. A list gives one value for each
+/// One object: the project, every value, what is hidden, every warning. A list gives one value for each
 /// item, and null when it is empty; a limit that is not set is null too.
-pub(crate) fn json(loaded: &Loaded) -> String {
+pub(crate) fn json(loaded: &Loaded, hidden: &[Hidden]) -> String {
     let entries = loaded.merged.policy.entries();
     let shown = Shown {
         project: loaded.project.root.to_string_lossy().into_owned(),
@@ -75,6 +114,16 @@ pub(crate) fn json(loaded: &Loaded) -> String {
                 key: &entry.key,
                 value: value(&entry.value),
                 origin: entry.origin.as_ref().into(),
+            })
+            .collect(),
+        hidden: hidden
+            .iter()
+            .map(|item| ShownHidden {
+                path: item.path.to_string_lossy().into_owned(),
+                is_dir: item.is_dir,
+                has_other_names: item.has_other_names,
+                pattern: &item.rule.pattern,
+                origin: (&item.rule.source).into(),
             })
             .collect(),
         warnings: loaded
