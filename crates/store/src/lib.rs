@@ -4,6 +4,7 @@ pub mod apply;
 pub mod changes;
 pub mod escape;
 pub mod node;
+pub mod risk;
 pub mod session;
 pub mod view;
 

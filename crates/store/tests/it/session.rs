@@ -60,6 +60,13 @@ impl Home {
     }
 }
 
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Modes that tests took away would keep an ordinary user from cleaning up.
+        Command::new("chmod").args(["-R", "u+rwX"]).arg(self.root.path()).output().ok();
+    }
+}
+
 fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().mode() & 0o7777
 }
