@@ -1,6 +1,7 @@
 //! Patterns for environment names and for protected paths.
 
 use std::fmt;
+use std::path::Path;
 
 /// Why a pattern is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +53,9 @@ pub enum PatternError {
     /// No path can hold a NUL byte.
     #[error("a pattern cannot contain a NUL byte")]
     Nul,
+    /// A path that is not text.
+    #[error("a pattern must be UTF-8")]
+    NotUtf8,
 }
 
 /// The name of an environment variable, or the start of many (`LC_*`).
@@ -167,6 +171,16 @@ impl PathPattern {
         }
         let anchored = !free && (rooted || components.len() > 1);
         Ok(Self { text: owned(), anchored, directory, components })
+    }
+
+    /// The pattern that means exactly this path, from the project's root. A star in a
+    /// name goes on meaning any run: more is covered then, not less.
+    ///
+    /// # Errors
+    /// When the path is empty, climbs, or is not UTF-8.
+    pub fn literal(path: &Path) -> Result<Self, PatternError> {
+        let text = path.to_str().ok_or(PatternError::NotUtf8)?;
+        Self::parse(&format!("/{text}"))
     }
 
     /// As it was written.

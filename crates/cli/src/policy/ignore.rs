@@ -75,7 +75,8 @@ impl Chain {
     /// The pattern that decides for one path, parents aside; nothing when no
     /// pattern matches or the one that decides takes back.
     fn decide(&self, path: &[u8], is_dir: bool) -> Option<Rule> {
-        if matches!(self.source, ChainSource::File(_)) && is_git(path) {
+        // Most chains are names of ignore files that this project does not have.
+        if self.lists.is_empty() || (matches!(self.source, ChainSource::File(_)) && is_git(path)) {
             return None;
         }
         for (dir, below) in splits(path) {

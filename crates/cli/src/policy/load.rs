@@ -62,7 +62,10 @@ pub(crate) fn load(flags: &PolicyFlags) -> Result<Loaded, CliError> {
     }
     layers.push(layer(Level::Flag, None, flags.document(&cwd), home.as_deref())?);
     let system = view::SYSTEM.iter().filter_map(|dir| std::fs::canonicalize(dir).ok()).collect();
-    let host = Host { home: home.clone(), project: project.root.clone(), system };
+    let named = flags.policy.as_ref().map(|path| cwd.join(path));
+    let trusted =
+        [&user_file, &named].into_iter().flatten().flat_map(|path| spellings(path)).collect();
+    let host = Host { home: home.clone(), project: project.root.clone(), system, trusted };
     let merged =
         merge(&layers, &host).map_err(|errors| merge_error(&errors, user_file.as_deref()))?;
     Ok(Loaded { merged, project, cwd, home })
@@ -100,6 +103,18 @@ fn user_layer(
         });
     }
     layer(level, Some(path), document, home).map(Some)
+}
+
+/// The paths under which a file could be written, whether it exists or not.
+fn spellings(path: &Path) -> Vec<PathBuf> {
+    let beside = path.parent().zip(path.file_name());
+    let parent = beside.and_then(|(dir, name)| Some(std::fs::canonicalize(dir).ok()?.join(name)));
+    let mut all: Vec<PathBuf> = [Some(as_spelled(path)), parent, std::fs::canonicalize(path).ok()]
+        .into_iter()
+        .flatten()
+        .collect();
+    all.dedup();
+    all
 }
 
 /// A path with `..` taken literally: whether it *leads through* the project, where a

@@ -181,6 +181,27 @@ fn a_trusted_file_in_the_project_is_refused() {
 }
 
 #[test]
+fn a_trusted_file_cannot_be_planted_for_the_next_run() {
+    let place = Place::new();
+    let config = place.home().join(".config");
+    fs::create_dir(&config).unwrap();
+    let explain = |path: &str| {
+        let output =
+            place.atoll_in(&config, &["policy", "explain", "--allow-write", "/atoll/", path]);
+        place.shorten(&output.stdout).lines().nth(2).unwrap_or_default().to_owned()
+    };
+    assert!(
+        explain("atoll/config.toml").starts_with("write no "),
+        "{}",
+        explain("atoll/config.toml")
+    );
+    assert!(explain("atoll/other").starts_with("write yes"), "control");
+    assert!(
+        place.fails(&["policy", "show", "--write", "../.config"]).contains("cannot be granted")
+    );
+}
+
+#[test]
 fn the_policy_of_a_project_is_a_regular_file() {
     let place = Place::new();
     place.write("home/elsewhere.toml", "");

@@ -42,13 +42,27 @@ impl Merger<'_> {
         for (access, list) in [(Access::Read, &files.read), (Access::Write, &files.write)] {
             let found = self.found_grants(layer, access, list.as_ref());
             for grant in found {
-                if let Some(why) = refusal(access, &grant.value.path, self.host.home.as_deref()) {
+                if let Some(why) = self.refusal(access, &grant.value.path) {
                     let kind = MergeErrorKind::Refused { path: grant.value.path, why };
                     self.error(grant.origin, access.key(), kind);
                 } else {
                     self.grants(access).push(grant);
                 }
             }
+        }
+    }
+
+    fn refusal(&self, access: Access, path: &Path) -> Option<&'static str> {
+        match access {
+            Access::Write if self.host.trusted.iter().any(|file| file.starts_with(path)) => Some(
+                "the user's own policy lies there, and who writes it decides what the next run may do",
+            ),
+            Access::Write => write_refusal(path, self.host.home.as_deref()),
+            Access::Read if path == Path::new("/") => Some(WHOLE_MACHINE),
+            Access::Read if NEVER_READABLE.iter().any(|dir| path.starts_with(dir)) => {
+                Some("the sandbox has its own, and the host's would open the host")
+            }
+            Access::Read => None,
         }
     }
 
@@ -193,14 +207,3 @@ pub fn write_refusal(path: &Path, home: Option<&Path>) -> Option<&'static str> {
 }
 
 const WHOLE_MACHINE: &str = "it is the whole machine; name the directories that are needed";
-
-fn refusal(access: Access, path: &Path, home: Option<&Path>) -> Option<&'static str> {
-    match access {
-        Access::Write => write_refusal(path, home),
-        Access::Read if path == Path::new("/") => Some(WHOLE_MACHINE),
-        Access::Read if NEVER_READABLE.iter().any(|dir| path.starts_with(dir)) => {
-            Some("the sandbox has its own, and the host's would open the host")
-        }
-        Access::Read => None,
-    }
-}

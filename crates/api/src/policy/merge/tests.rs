@@ -8,7 +8,15 @@ use proptest::sample::{select, subsequence};
 const PROJECT: &str = "/home/u/p";
 
 fn host() -> Host {
-    Host { home: Some("/home/u".into()), project: PROJECT.into(), system: vec!["/usr".into()] }
+    Host {
+        home: Some("/home/u".into()),
+        project: PROJECT.into(),
+        system: vec!["/usr".into()],
+        trusted: vec![
+            "/home/u/.config/atoll/config.toml".into(),
+            "/home/u/p/own/policy.toml".into(),
+        ],
+    }
 }
 
 /// A machine where `/gone` does not exist, `/data/link` leads to `/secret` and every
@@ -297,6 +305,19 @@ fn places_that_are_never_granted() {
         "files.write = ['~/out', '/tmp/x', '/var/lib/x']\nfiles.read = ['/etc/x']",
     )]);
     assert_eq!((control.files.write.len(), control.files.read.len()), (3, 1));
+}
+
+#[test]
+fn files_that_speak_for_the_user_stay_out_of_reach() {
+    for path in ["~/.config", "~/.config/atoll", "~/.config/atoll/config.toml"] {
+        let errors = merged(&[(Level::Flag, &format!("files.write = ['{path}']"))]).unwrap_err();
+        assert!(matches!(errors[0].kind, MergeErrorKind::Refused { .. }), "{path}");
+    }
+    let policy =
+        policy(&[(Level::Flag, "files.write = ['~/.config/x']\nprotect.allow = ['own/']")]);
+    let verdict = |path: &[&[u8]]| policy.protect_rule(path).unwrap().value.verdict;
+    assert_eq!(verdict(&[b"own", b"policy.toml"]), Verdict::Deny, "no exception lifts it");
+    assert_eq!(verdict(&[b"own", b"other.toml"]), Verdict::Allow, "control");
 }
 
 #[test]
