@@ -2,3 +2,4 @@
 
 pub mod cgroup;
 pub mod features;
+pub mod judge;

@@ -3,3 +3,5 @@
 // The attribute tells clippy that helpers are tests too.
 #[cfg(test)]
 mod cgroup;
+#[cfg(test)]
+mod judge;

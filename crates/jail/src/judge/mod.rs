@@ -1,0 +1,52 @@
+//! The judge of live workspaces: a supervisor that performs name-changing calls
+//! for the workload, or refuses them.
+//!
+//! In a live workspace the project is the host's own directory, so mounts cannot
+//! protect names in it: an editor on the host that saves by rename detaches them.
+//! Instead the calls in [`TRAPS`] are answered by seccomp user notification. The
+//! supervisor copies the path, resolves its directory to a descriptor, asks the
+//! kernel for that descriptor's real path, decides by rule, and *performs the
+//! call itself*; it never lets a call continue after looking at memory that
+//! another thread can change. All calls that create, move or remove names come
+//! here, one after another, so nothing changes between judging and acting but
+//! what the host does.
+//!
+//! Rules come in classes ([`Class`]): internals of repositories that were there
+//! (A), of repositories born in the session (B), files that tools on the host
+//! obey (C).
+//!
+//! Where to look: `traps` (which calls), `call` (decoding), `walk` (paths to
+//! descriptors), `survey` (what a path is), `decide` (the rules, pure), `open`,
+//! `entry`, `change` (performing), `install` and `pointer` (judged content),
+//! `ledger` (memory), `serve` (the loop), `git` (formats).
+//!
+//! Not here: renames of directories across the layers of an overlay (`EXDEV`).
+//! They belong in `entry`, where a rename is performed, after its verdict: the
+//! judge's `State::rename` has both directories as descriptors and both kinds.
+
+mod call;
+mod caller;
+mod change;
+mod decide;
+mod denial;
+mod entry;
+mod footing;
+pub mod git;
+mod install;
+mod ledger;
+mod names;
+mod open;
+mod pointer;
+mod rules;
+mod serve;
+mod state;
+mod survey;
+mod traps;
+mod walk;
+
+pub use denial::{Class, Denial, Report, Rule, Sink};
+pub use footing::FootingError;
+pub use names::{Pattern, PatternError};
+pub use rules::{Config, Hidden};
+pub use serve::{Ended, Judge, NewError, ServeError};
+pub use traps::{Condition, TRAPS, Trap};

@@ -1,0 +1,337 @@
+//! Opening a file for a caller.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fcntl_setfl, fstat, openat, stat, statat};
+use rustix::io::Errno;
+
+use super::call::PathArgument;
+use super::decide::{Act, Facts, Failure, Kind, Site, Verdict};
+use super::denial::{Class, Rule};
+use super::footing::Footing;
+use super::ledger::join;
+use super::state::{Answer, Case, Judged, State, kind_at};
+use super::walk::{Followed, Spot, Walk};
+
+/// The device number of `/dev/tty`: whatever terminal the opener has.
+const TTY: u64 = libc::makedev(5, 0);
+/// The first major number of pseudo terminals, and how many there are
+/// (Documentation/admin-guide/devices.txt).
+const PTS: std::ops::Range<u32> = 136..144;
+
+/// Flags that stay with an open file and that a caller may have asked for.
+const STATUS: OFlags = OFlags::APPEND.union(OFlags::DIRECT).union(OFlags::NOATIME);
+
+/// An open that would block.
+pub(super) enum Waiting {
+    /// Opens `object` when that no longer blocks: a FIFO that nobody reads, a
+    /// file under a lease.
+    Open { object: OwnedFd, flags: OFlags },
+    /// A FIFO opened for reading: handed out when there is something to read,
+    /// or when a writer came and went.
+    Writer { file: OwnedFd, flags: OFlags },
+}
+
+/// What the caller asked for.
+#[derive(Clone, Copy)]
+struct Request {
+    flags: OFlags,
+    mode: u32,
+}
+
+impl Request {
+    fn has(self, flags: OFlags) -> bool {
+        self.flags.contains(flags)
+    }
+
+    fn is_temporary(self) -> bool {
+        self.has(OFlags::TMPFILE)
+    }
+
+    fn creates(self) -> bool {
+        self.has(OFlags::CREATE) && !self.has(OFlags::PATH)
+    }
+
+    fn reads_only(self) -> bool {
+        (self.flags & OFlags::ACCMODE) == OFlags::RDONLY && !self.has(OFlags::TRUNC)
+    }
+
+    fn follows(self) -> bool {
+        !self.has(OFlags::NOFOLLOW) && !self.has(OFlags::CREATE | OFlags::EXCL)
+    }
+
+    /// The flags with which this process can open it without being led astray,
+    /// kept waiting, or given a terminal.
+    fn performed(self) -> OFlags {
+        let safe = self.flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
+        if self.has(OFlags::PATH) { safe } else { safe | OFlags::NONBLOCK }
+    }
+
+    /// The same for opening once more what is there already.
+    fn reopened(self) -> OFlags {
+        self.performed().difference(OFlags::NOFOLLOW | OFlags::CREATE | OFlags::EXCL)
+    }
+}
+
+/// One step of an open.
+enum Step<'a> {
+    Done(Answer),
+    Follow(Spot<'a>),
+}
+
+impl State {
+    pub(super) fn open(
+        &mut self,
+        case: &mut Case<'_>,
+        path: PathArgument,
+        flags: u32,
+        mode: u32,
+    ) -> Result<Answer, Errno> {
+        let mut request = Request { flags: OFlags::from_bits_retain(flags), mode: mode & 0o7777 };
+        let mut walk = case.walk();
+        let mut spot = case.spot(&mut walk, path)?;
+        loop {
+            match self.open_at(case, &mut request, spot)? {
+                Step::Done(answer) => return Ok(answer),
+                Step::Follow(link) => match walk.follow(link)? {
+                    Followed::Spot(next) => spot = next,
+                    Followed::Object(object) => return self.open_object(case, request, object),
+                },
+            }
+        }
+    }
+
+    fn open_at<'a>(
+        &mut self,
+        case: &mut Case<'a>,
+        request: &mut Request,
+        spot: Spot<'a>,
+    ) -> Result<Step<'a>, Errno> {
+        if spot.is_dots() || spot.has_slash {
+            if request.creates() && !request.is_temporary() {
+                return Err(Errno::ISDIR);
+            }
+            request.flags |= OFlags::DIRECTORY;
+        }
+        let judged = self.judged(case, case.path_at(&spot)?);
+        if self.hidden.is_some() && self.is_hidden(&judged.path) {
+            let (rule, class) = (Rule::Hidden, Class::User);
+            return Err(self.deny(case, &judged.path, rule, class, Failure::Denied, None));
+        }
+        if request.is_temporary() {
+            // No name appears; the one that a link gives it later is judged then.
+            if request.follows() && kind_at(spot.parent.as_fd(), &spot.name) == Some(Kind::Link) {
+                return Ok(Step::Follow(spot));
+            }
+        } else if judged.site != Site::Free
+            && let Some(answer) = self.judge_open(case, request, &spot, &judged)?
+        {
+            return Ok(Step::Done(answer));
+        }
+        if judged.path == b"/dev/tty" && is_own_terminal(&spot) {
+            return open_terminal(case, *request).map(Step::Done);
+        }
+        self.perform(case, *request, spot)
+    }
+
+    /// Gives an answer if the call is not to be performed as it is.
+    fn judge_open(
+        &mut self,
+        case: &mut Case<'_>,
+        request: &mut Request,
+        spot: &Spot<'_>,
+        judged: &Judged,
+    ) -> Result<Option<Answer>, Errno> {
+        let present = kind_at(spot.parent.as_fd(), &spot.name);
+        let act = match present {
+            None if request.creates() => Act::Create(Kind::File),
+            None | Some(Kind::Directory) => return Ok(None),
+            Some(_) if request.has(OFlags::CREATE | OFlags::EXCL) => return Ok(None),
+            Some(_) if request.reads_only() => {
+                // Nothing is made, and it must not be made if the host removes it now.
+                if judged.site != Site::Supervisor {
+                    request.flags.remove(OFlags::CREATE);
+                    return Ok(None);
+                }
+                Act::Write
+            }
+            Some(_) => Act::Write,
+        };
+        let answer = match self.verdict(case, act, judged, Facts::default())? {
+            Verdict::Allow => None,
+            Verdict::WithoutExecute => {
+                request.mode &= !0o111;
+                None
+            }
+            Verdict::BirthOfBare => {
+                let Site::CompletesBare { directory } = &judged.site else { return Ok(None) };
+                self.examine_bare(case, directory)?;
+                self.ledger.birth(directory.clone());
+                None
+            }
+            Verdict::WritePointer => {
+                Some(self.begin_pointer(case, spot, &judged.path, request.mode)?)
+            }
+            Verdict::WriteCommondir => Some(self.write_commondir(case, spot, request.mode)?),
+            Verdict::Note | Verdict::Birth | Verdict::JudgeConfig | Verdict::Refuse { .. } => None,
+        };
+        let cloexec = request.has(OFlags::CLOEXEC);
+        Ok(answer.map(|file| Answer::File { file, cloexec }))
+    }
+
+    fn perform<'a>(
+        &mut self,
+        case: &Case<'_>,
+        request: Request,
+        spot: Spot<'a>,
+    ) -> Result<Step<'a>, Errno> {
+        if request.creates() || request.is_temporary() {
+            self.become_creator(case)?;
+        }
+        let mode = Mode::from_raw_mode(request.mode);
+        let opened = openat(spot.parent.as_fd(), &spot.name, request.performed(), mode);
+        match opened {
+            Ok(file) if request.has(OFlags::PATH) => {
+                let is_link = request.follows()
+                    && FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Symlink;
+                if is_link {
+                    return Ok(Step::Follow(spot));
+                }
+                finish(request, file).map(Step::Done)
+            }
+            Ok(file) => finish(request, file).map(Step::Done),
+            Err(Errno::LOOP) if request.follows() => Ok(Step::Follow(spot)),
+            Err(Errno::NOTDIR) if request.follows() && is_link(&spot) => Ok(Step::Follow(spot)),
+            Err(error @ (Errno::NXIO | Errno::AGAIN)) if !request.has(OFlags::NONBLOCK) => {
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let object = openat(spot.parent.as_fd(), &spot.name, flags, Mode::empty())?;
+                wait_for(request, object, error).map(Step::Done)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens what a magic link led to.
+    fn open_object(
+        &mut self,
+        case: &mut Case<'_>,
+        request: Request,
+        object: OwnedFd,
+    ) -> Result<Answer, Errno> {
+        let footing = case.caller.footing;
+        let judged = self.judged(case, footing.path_of(object.as_fd())?);
+        if judged.site != Site::Free && !request.reads_only() {
+            match self.verdict(case, Act::Write, &judged, Facts::default())? {
+                Verdict::Allow => {}
+                _ => return Err(Errno::ACCESS),
+            }
+        }
+        match footing.reopen(object.as_fd(), request.reopened()) {
+            Ok(file) => finish(request, file),
+            Err(error @ (Errno::NXIO | Errno::AGAIN)) if !request.has(OFlags::NONBLOCK) => {
+                wait_for(request, object, error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_link(spot: &Spot<'_>) -> bool {
+    kind_at(spot.parent.as_fd(), &spot.name) == Some(Kind::Link)
+}
+
+/// Undoes what was added for this process's sake, and hands the file out.
+fn finish(request: Request, file: OwnedFd) -> Result<Answer, Errno> {
+    let cloexec = request.has(OFlags::CLOEXEC);
+    if request.has(OFlags::PATH) || request.has(OFlags::NONBLOCK) {
+        return Ok(Answer::File { file, cloexec });
+    }
+    let kept = request.flags & STATUS;
+    if request.reads_only() && FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Fifo {
+        let waiting = Waiting::Writer { file, flags: kept };
+        return Ok(Answer::Later { waiting, cloexec });
+    }
+    fcntl_setfl(&file, kept)?;
+    Ok(Answer::File { file, cloexec })
+}
+
+fn wait_for(request: Request, object: OwnedFd, error: Errno) -> Result<Answer, Errno> {
+    let is_fifo = FileType::from_raw_mode(fstat(&object)?.st_mode) == FileType::Fifo;
+    if error == Errno::NXIO && !is_fifo {
+        return Err(error);
+    }
+    let waiting = Waiting::Open { object, flags: request.reopened() };
+    Ok(Answer::Later { waiting, cloexec: request.has(OFlags::CLOEXEC) })
+}
+
+impl Waiting {
+    /// Tries again. Gives the file when the open would no longer block.
+    pub(super) fn attempt(&self, footing: &Footing) -> Result<Option<OwnedFd>, Errno> {
+        match self {
+            Self::Open { object, flags } => match footing.reopen(object.as_fd(), *flags) {
+                Ok(file) => {
+                    fcntl_setfl(&file, *flags & STATUS)?;
+                    Ok(Some(file))
+                }
+                Err(Errno::NXIO | Errno::AGAIN) => Ok(None),
+                Err(error) => Err(error),
+            },
+            Self::Writer { file, flags } => {
+                let mut polled = [rustix::event::PollFd::new(file, rustix::event::PollFlags::IN)];
+                let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+                if rustix::event::poll(&mut polled, Some(&now))? == 0 {
+                    return Ok(None);
+                }
+                let file = rustix::io::fcntl_dupfd_cloexec(file, 0)?;
+                fcntl_setfl(&file, *flags)?;
+                Ok(Some(file))
+            }
+        }
+    }
+}
+
+fn is_own_terminal(spot: &Spot<'_>) -> bool {
+    statat(spot.parent.as_fd(), &spot.name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|found| {
+        FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice && found.st_rdev == TTY
+    })
+}
+
+/// `/dev/tty` would be our terminal, so the caller's is opened by its own name.
+fn open_terminal(case: &Case<'_>, request: Request) -> Result<Answer, Errno> {
+    let device = u64::from(case.caller.terminal()?);
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    if !PTS.contains(&major) {
+        return Err(Errno::NXIO);
+    }
+    let number = (major - PTS.start) * 256 + minor;
+    let path = join(b"/dev/pts", number.to_string().as_bytes());
+    if stat(path.as_slice())?.st_rdev != device {
+        return Err(Errno::NXIO);
+    }
+    let file = openat(rustix::fs::CWD, path.as_slice(), request.reopened(), Mode::empty())?;
+    finish(request, file)
+}
+
+/// Opens the last name of a path as an object, links followed if `follow`.
+pub(super) fn object_at<'a>(
+    walk: &mut Walk<'a>,
+    mut spot: Spot<'a>,
+    follow: bool,
+) -> Result<OwnedFd, Errno> {
+    const OBJECT: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+    loop {
+        let object = openat(spot.parent.as_fd(), &spot.name, OBJECT, Mode::empty())?;
+        let found = FileType::from_raw_mode(fstat(&object)?.st_mode);
+        if found == FileType::Symlink && (follow || spot.has_slash) {
+            match walk.follow(spot)? {
+                Followed::Object(object) => return Ok(object),
+                Followed::Spot(next) => spot = next,
+            }
+            continue;
+        }
+        if spot.has_slash && found != FileType::Directory {
+            return Err(Errno::NOTDIR);
+        }
+        return Ok(object);
+    }
+}

@@ -1,0 +1,161 @@
+//! What the judge is told at the start.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use super::git::repository::normalise;
+use super::names::{Match, Pattern};
+
+/// Decides which paths may not even be read, in strict mode.
+pub trait Hidden {
+    /// `path` is real: absolute, links resolved.
+    fn is_hidden(&self, path: &Path) -> bool;
+}
+
+impl<F: Fn(&Path) -> bool> Hidden for F {
+    fn is_hidden(&self, path: &Path) -> bool {
+        self(path)
+    }
+}
+
+/// Plain data, made by whoever plans the jail.
+pub struct Config {
+    /// The workspace as seen inside: absolute, no links.
+    pub root: PathBuf,
+    /// Device and inode of the workspace, as the planner saw it from outside.
+    pub root_device: u64,
+    pub root_inode: u64,
+    /// Names that tools on the host obey, relative to a directory that one opens
+    /// as a project: the root, and every directory of an old repository.
+    pub tool_names: Vec<Pattern>,
+    /// Lifts a refusal; relative to the root, or any depth without a slash.
+    pub allow: Vec<Pattern>,
+    /// Adds a refusal, and is stronger than `allow`.
+    pub deny: Vec<Pattern>,
+    /// The mask that the workload starts with.
+    pub umask: u32,
+    /// With it the filter must trap every open ([`super::Trap::strict`]).
+    pub hidden: Option<Box<dyn Hidden>>,
+}
+
+/// The patterns, arranged for being asked often.
+pub(super) struct Rules {
+    tool_names: Vec<Pattern>,
+    /// First bytes that a protected tool name can have.
+    tool_first: [bool; 256],
+    allow: Vec<Pattern>,
+    deny: Vec<Pattern>,
+}
+
+/// How a path stands to the tools' names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ToolMatch {
+    /// A name at `place` components from the root, covered to `length`.
+    Covered { place: usize, length: usize },
+    /// Below the path could be a protected name; `None` if it has wildcards.
+    Above { place: usize, rests: Vec<Option<Vec<u8>>> },
+}
+
+impl Rules {
+    pub(super) fn new(tool_names: Vec<Pattern>, allow: Vec<Pattern>, deny: Vec<Pattern>) -> Self {
+        let mut tool_first = [false; 256];
+        for name in &tool_names {
+            match name.first_byte() {
+                Some(byte) => {
+                    tool_first[usize::from(byte)] = true;
+                    tool_first[usize::from(byte.to_ascii_uppercase())] = true;
+                }
+                None => tool_first = [true; 256],
+            }
+        }
+        if !tool_names.is_empty() {
+            // Ignorable characters may come first.
+            tool_first[128..].fill(true);
+        }
+        Self { tool_names, tool_first, allow, deny }
+    }
+
+    pub(super) fn denies(&self, path: &[&[u8]]) -> bool {
+        self.deny.iter().any(|pattern| pattern.covers(path))
+    }
+
+    pub(super) fn allows(&self, path: &[&[u8]]) -> bool {
+        self.allow.iter().any(|pattern| pattern.covers(path))
+    }
+
+    /// Where protected names at the root lead that are links now: their targets
+    /// are what tools read.
+    pub(super) fn links_at(&self, root: &Path) -> Vec<Vec<u8>> {
+        let literal = |pattern: &Pattern| Some(pattern.literal_rest(0)?.join(&b'/'));
+        let mut found = Vec::new();
+        for name in self.tool_names.iter().filter_map(literal) {
+            let path = root.join(OsStr::from_bytes(&name));
+            let Ok(target) = std::fs::read_link(&path) else { continue };
+            let base = path.parent().unwrap_or(root);
+            let named = normalise(&base.join(target));
+            let real = std::fs::canonicalize(&path).ok();
+            found.push(named.into_os_string().into_vec());
+            found.extend(real.map(|real| real.into_os_string().into_vec()));
+        }
+        found
+    }
+
+    /// Gives every match, from the root down: which of them counts depends on
+    /// where tools open a project.
+    pub(super) fn tools(&self, path: &[&[u8]]) -> Vec<ToolMatch> {
+        let mut found = Vec::new();
+        for place in 0..path.len() {
+            let first = path[place].first().copied().unwrap_or_default();
+            if !self.tool_first[usize::from(first)] {
+                continue;
+            }
+            let below = &path[place..];
+            let mut rests = Vec::new();
+            for pattern in &self.tool_names {
+                match pattern.at_anchor(below) {
+                    Match::No => {}
+                    Match::Covered { length } => found.push(ToolMatch::Covered { place, length }),
+                    Match::Above => {
+                        rests.push(pattern.literal_rest(below.len()).map(|names| names.join(&b'/')))
+                    }
+                }
+            }
+            if !rests.is_empty() {
+                found.push(ToolMatch::Above { place, rests });
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(names: &[&str]) -> Rules {
+        let names = names.iter().map(|name| Pattern::new(name).unwrap()).collect();
+        Rules::new(names, Vec::new(), Vec::new())
+    }
+
+    fn tools(rules: &Rules, path: &str) -> Vec<ToolMatch> {
+        rules.tools(&path.split('/').map(str::as_bytes).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn tool_names_at_every_depth() {
+        let rules = rules(&[".vscode", ".claude/settings.json", "*.code-workspace"]);
+        let covered = |place, length| ToolMatch::Covered { place, length };
+        assert_eq!(tools(&rules, "src/main.rs"), []);
+        assert_eq!(tools(&rules, ".vscode/tasks.json"), [covered(0, 1)]);
+        assert_eq!(tools(&rules, "a/b/.VSCODE"), [covered(2, 1)]);
+        assert_eq!(tools(&rules, "x.code-workspace"), [covered(0, 1)]);
+        let rests = vec![Some(b"settings.json".to_vec())];
+        assert_eq!(tools(&rules, "a/.claude"), [ToolMatch::Above { place: 1, rests }]);
+    }
+
+    #[test]
+    fn without_names_nothing_matches() {
+        assert_eq!(tools(&rules(&[]), "\u{feff}.vscode"), []);
+    }
+}

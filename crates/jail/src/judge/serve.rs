@@ -1,0 +1,325 @@
+//! The loop of the supervisor process.
+
+use std::num::NonZeroU32;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use atoll_sys::notify::{Listener, Notification, Reply};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::call::{Call, decode};
+use super::caller::{Caller, errno};
+use super::denial::{Report, Sink};
+use super::footing::{Footing, FootingError};
+use super::ledger::Ledger;
+use super::open::Waiting;
+use super::rules::{Config, Rules};
+use super::state::{Answer, Case, State, Umask};
+
+/// How often an open that would block is tried again.
+const RETRY: Duration = Duration::from_millis(5);
+/// How soon written pointers are put in place when no call comes.
+const SETTLE: Duration = Duration::from_millis(1);
+/// Opens that wait at the same time; each holds two descriptors.
+const MAX_WAITING: usize = 256;
+
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xc000_00b7;
+
+#[derive(Debug, thiserror::Error)]
+pub enum NewError {
+    #[error("the workspace {} is not an absolute path", path.display())]
+    Relative { path: std::path::PathBuf },
+    #[error("could not look at the workspace {}", path.display())]
+    Look { path: std::path::PathBuf, source: Errno },
+    #[error("the workspace {} is not the directory that was planned", path.display())]
+    Other { path: std::path::PathBuf },
+    #[error("the judge has no ground to stand on")]
+    Footing(#[from] FootingError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("the listener does not work")]
+    Listener { source: std::io::Error },
+    #[error("the supervisor could not take its place")]
+    Footing(#[from] FootingError),
+    #[error("could not wait for calls")]
+    Wait { source: Errno },
+}
+
+/// Why the loop ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Every filtered task is gone.
+    HungUp,
+    /// The control descriptor became readable or was closed. Calls fail from now on.
+    Control,
+}
+
+/// Judges and performs the calls of one workload.
+pub struct Judge {
+    footing: Footing,
+    state: State,
+}
+
+struct Pending {
+    id: u64,
+    thread: NonZeroU32,
+    cloexec: bool,
+    waiting: Waiting,
+    next: Instant,
+}
+
+impl Judge {
+    /// Reads the repositories that are there now, so it must be made before the
+    /// workload runs, in the namespaces that the loop will run in.
+    ///
+    /// # Errors
+    ///
+    /// If the workspace is not the planned one, or there is no procfs.
+    pub fn new(config: Config) -> Result<Self, NewError> {
+        let Config { root, root_device, root_inode, tool_names, allow, deny, umask, hidden } =
+            config;
+        if !root.is_absolute() {
+            return Err(NewError::Relative { path: root });
+        }
+        let found = rustix::fs::lstat(&root)
+            .map_err(|source| NewError::Look { path: root.clone(), source })?;
+        if (found.st_dev, found.st_ino) != (root_device, root_inode) {
+            return Err(NewError::Other { path: root });
+        }
+        let rules = Rules::new(tool_names, allow, deny);
+        let mut ledger = Ledger::new(&root);
+        for path in rules.links_at(&root) {
+            ledger.link(path);
+        }
+        let umask = Umask { start: umask, is_changed: false, own: None };
+        let state = State { rules, ledger, hidden, umask, pointers: Vec::new() };
+        Ok(Self { footing: Footing::new()?, state })
+    }
+
+    /// Answers calls until every filtered task is gone or `control` says so.
+    ///
+    /// This is the work of a process of its own with one thread: its working
+    /// directory and file mode mask become the loop's. It must live in the
+    /// workload's namespaces and Landlock domain with the workload's ids, be
+    /// non-dumpable, and have no capability but `CAP_SYS_PTRACE`, which is only
+    /// raised while a caller is looked at.
+    ///
+    /// # Errors
+    ///
+    /// If the listener or the wait fails; the workload's calls then fail too.
+    pub fn serve(
+        &mut self,
+        listener: OwnedFd,
+        control: Option<BorrowedFd<'_>>,
+        sink: &mut dyn Sink,
+    ) -> Result<(Ended, Report), ServeError> {
+        let mut listener =
+            Listener::new(listener).map_err(|source| ServeError::Listener { source })?;
+        self.footing.enter()?;
+        self.footing.lower();
+        let mut pending: Vec<Pending> = Vec::new();
+        let ended = loop {
+            let timeout = self.timeout(&pending);
+            match wait(&listener, control, timeout)? {
+                Wake::Call => {
+                    self.state.settle_pointers(sink, false);
+                    if let Some(more) = self.one(&mut listener, sink)? {
+                        if pending.len() < MAX_WAITING {
+                            pending.push(more);
+                        } else {
+                            let _gone = listener.reply(more.id, Reply::Error(libc::EAGAIN));
+                        }
+                    }
+                }
+                Wake::HungUp => break Ended::HungUp,
+                Wake::Control => break Ended::Control,
+                Wake::Time => self.state.settle_pointers(sink, false),
+            }
+            self.retry(&mut listener, &mut pending);
+        };
+        self.state.settle_pointers(sink, true);
+        Ok((ended, self.state.ledger.report()))
+    }
+
+    fn timeout(&self, pending: &[Pending]) -> Option<Duration> {
+        if !self.state.pointers.is_empty() {
+            return Some(SETTLE);
+        }
+        (!pending.is_empty()).then_some(RETRY)
+    }
+
+    /// Receives one call and answers it, or gives what is to be tried later.
+    fn one(
+        &mut self,
+        listener: &mut Listener,
+        sink: &mut dyn Sink,
+    ) -> Result<Option<Pending>, ServeError> {
+        let notification = match listener.receive() {
+            Ok(notification) => notification,
+            Err(error) => match errno(error) {
+                Errno::NOENT | Errno::INTR => return Ok(None),
+                source => return Err(ServeError::Listener { source: source.into() }),
+            },
+        };
+        let Some(thread) = NonZeroU32::new(notification.pid) else {
+            // Not in our pid namespace: nothing of it can be looked at.
+            let _gone = listener.reply(notification.id, Reply::Error(libc::EPERM));
+            return Ok(None);
+        };
+        let call = if notification.arch == ARCH {
+            decode(notification.number, &notification.args)
+        } else {
+            None
+        };
+        let answer = match call {
+            None => Err(Errno::NOSYS),
+            Some(call) => {
+                let id = notification.id;
+                let caller = Caller { footing: &self.footing, listener, id, thread };
+                let mut case = Case { caller, operation: operation(call), sink };
+                self.state.answer(&mut case, call)
+            }
+        };
+        Ok(send(listener, &notification, thread, answer))
+    }
+
+    /// Tries again what would block, and wakes callers that a signal waits for.
+    fn retry(&mut self, listener: &mut Listener, pending: &mut Vec<Pending>) {
+        if pending.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let mut kept = Vec::with_capacity(pending.len());
+        for mut waiting in std::mem::take(pending) {
+            if waiting.next > now {
+                kept.push(waiting);
+                continue;
+            }
+            let caller =
+                Caller { footing: &self.footing, listener, id: waiting.id, thread: waiting.thread };
+            if !caller.is_waiting() {
+                continue;
+            }
+            let interrupted =
+                || caller.signals().is_ok_and(super::caller::Signals::would_interrupt);
+            let answer = match waiting.waiting.attempt(&self.footing) {
+                Ok(Some(file)) => Ok(file),
+                Ok(None) if interrupted() => Err(Errno::INTR),
+                Ok(None) => {
+                    waiting.next = now + RETRY;
+                    kept.push(waiting);
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
+            let answer = answer.map(|file| Answer::File { file, cloexec: waiting.cloexec });
+            reply(listener, waiting.id, answer);
+        }
+        *pending = kept;
+    }
+}
+
+fn send(
+    listener: &mut Listener,
+    notification: &Notification,
+    thread: NonZeroU32,
+    answer: Result<Answer, Errno>,
+) -> Option<Pending> {
+    if let Ok(Answer::Later { waiting, cloexec }) = answer {
+        return Some(Pending {
+            id: notification.id,
+            thread,
+            cloexec,
+            waiting,
+            next: Instant::now(),
+        });
+    }
+    reply(listener, notification.id, answer);
+    None
+}
+
+/// Answers. A caller that is gone needs no answer.
+fn reply(listener: &mut Listener, id: u64, answer: Result<Answer, Errno>) {
+    let reply = match answer {
+        Ok(Answer::File { file, cloexec }) => {
+            match listener.reply_with_fd(id, file.as_fd(), cloexec) {
+                Ok(_) => return,
+                // By the caller's limit of descriptors, for one.
+                Err(error) => Reply::Error(errno(error).raw_os_error()),
+            }
+        }
+        Ok(Answer::Done) => Reply::Value(0),
+        Ok(Answer::Continue) => Reply::Continue,
+        Ok(Answer::Later { .. }) => Reply::Error(libc::EAGAIN),
+        Err(error) => Reply::Error(error.raw_os_error()),
+    };
+    let _gone = listener.reply(id, reply);
+}
+
+fn operation(call: Call) -> &'static str {
+    match call {
+        Call::Open { .. } => "open",
+        Call::MakeDirectory { .. } => "mkdir",
+        Call::MakeNode { .. } => "mknod",
+        Call::MakeLink { .. } => "symlink",
+        Call::HardLink { .. } => "link",
+        Call::Rename { .. } => "rename",
+        Call::Unlink { .. } => "unlink",
+        Call::Truncate { .. } => "truncate",
+        Call::Change { change, .. } => match change {
+            super::call::Change::Mode(_) => "chmod",
+            super::call::Change::Owner { .. } => "chown",
+            super::call::Change::SetAttribute { .. } => "setxattr",
+            super::call::Change::RemoveAttribute { .. } => "removexattr",
+        },
+        Call::Umask { .. } => "umask",
+        Call::TooNew => "setxattrat",
+    }
+}
+
+enum Wake {
+    Call,
+    HungUp,
+    Control,
+    Time,
+}
+
+fn wait(
+    listener: &Listener,
+    control: Option<BorrowedFd<'_>>,
+    timeout: Option<Duration>,
+) -> Result<Wake, ServeError> {
+    let timeout = timeout.map(|limit| Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    });
+    let calls = PollFd::new(listener, PollFlags::IN);
+    let mut both = [calls.clone(), calls];
+    let polled = match &control {
+        None => &mut both[..1],
+        Some(control) => {
+            both[1] = PollFd::new(control, PollFlags::IN);
+            &mut both[..]
+        }
+    };
+    match poll(polled, timeout.as_ref()) {
+        Ok(0) => return Ok(Wake::Time),
+        Ok(_) => {}
+        Err(Errno::INTR) => return Ok(Wake::Time),
+        Err(source) => return Err(ServeError::Wait { source }),
+    }
+    if control.is_some() && !polled[1].revents().is_empty() {
+        return Ok(Wake::Control);
+    }
+    let found = polled[0].revents();
+    if found.contains(PollFlags::IN) {
+        return Ok(Wake::Call);
+    }
+    Ok(if found.is_empty() { Wake::Time } else { Wake::HungUp })
+}

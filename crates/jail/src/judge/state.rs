@@ -1,0 +1,238 @@
+//! What lasts from one call to the next, and how a verdict is reached and told.
+
+use std::ffi::{CStr, OsStr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, statat};
+use rustix::io::Errno;
+use rustix::process::umask;
+
+use super::call::{Call, PathArgument};
+use super::caller::Caller;
+use super::decide::{Act, Facts, Failure, Kind, Site, Verdict, decide};
+use super::denial::{Class, Denial, Rule, Sink};
+use super::ledger::{Ledger, join, within};
+use super::open::Waiting;
+use super::pointer::Pointer;
+use super::rules::{Hidden, Rules};
+use super::survey::survey;
+use super::walk::{Spot, Walk};
+
+/// How a call is answered.
+pub(super) enum Answer {
+    Done,
+    File {
+        file: std::os::fd::OwnedFd,
+        cloexec: bool,
+    },
+    /// It cannot be answered yet and must not keep others waiting.
+    Later {
+        waiting: Waiting,
+        cloexec: bool,
+    },
+    /// The kernel runs it: only for calls that take no memory.
+    Continue,
+}
+
+pub(super) struct State {
+    pub(super) rules: Rules,
+    pub(super) ledger: Ledger,
+    pub(super) hidden: Option<Box<dyn Hidden>>,
+    pub(super) umask: Umask,
+    pub(super) pointers: Vec<Pointer>,
+}
+
+pub(super) struct Umask {
+    /// What the workload started with.
+    pub(super) start: u32,
+    /// Somebody set another one, so everybody's must be read.
+    pub(super) is_changed: bool,
+    /// What this process has now.
+    pub(super) own: Option<u32>,
+}
+
+impl Umask {
+    fn take_over(&mut self, caller: Caller<'_>) -> Result<(), Errno> {
+        let wanted = if self.is_changed { caller.umask()? } else { self.start };
+        if self.own != Some(wanted) {
+            umask(Mode::from_raw_mode(wanted));
+            self.own = Some(wanted);
+        }
+        Ok(())
+    }
+}
+
+/// One call, its caller, and where denials go.
+pub(super) struct Case<'a> {
+    pub(super) caller: Caller<'a>,
+    pub(super) operation: &'static str,
+    pub(super) sink: &'a mut dyn Sink,
+}
+
+/// A name with what it is to the rules.
+pub(super) struct Judged {
+    pub(super) path: Vec<u8>,
+    pub(super) site: Site,
+}
+
+impl State {
+    pub(super) fn answer(&mut self, case: &mut Case<'_>, call: Call) -> Result<Answer, Errno> {
+        match call {
+            Call::Open { path, flags, mode } => self.open(case, path, flags, mode),
+            Call::MakeDirectory { path, mode } => self.make_directory(case, path, mode),
+            Call::MakeNode { path, mode, device } => self.make_node(case, path, mode, device),
+            Call::MakeLink { target, path } => self.make_link(case, target, path),
+            Call::HardLink { from, to, flags } => self.hard_link(case, from, to, flags),
+            Call::Rename { from, to, flags } => self.rename(case, from, to, flags),
+            Call::Unlink { path, flags } => self.unlink(case, path, flags),
+            Call::Truncate { path, length } => self.truncate(case, path, length),
+            Call::Change { target, change } => self.change(case, target, change),
+            Call::Umask { mask } => {
+                self.umask.is_changed |= mask != self.umask.start;
+                Ok(Answer::Continue)
+            }
+            Call::TooNew => Err(Errno::NOSYS),
+        }
+    }
+
+    /// Makes files that this process creates come out as the caller's would.
+    pub(super) fn become_creator(&mut self, case: &Case<'_>) -> Result<(), Errno> {
+        self.umask.take_over(case.caller)
+    }
+
+    pub(super) fn judged(&mut self, case: &Case<'_>, path: Vec<u8>) -> Judged {
+        let site = survey(&mut self.ledger, &self.rules, case.caller.footing.pid, &path);
+        Judged { path, site }
+    }
+
+    /// Decides, lifts what the user lifted, and tells what is refused.
+    pub(super) fn verdict(
+        &mut self,
+        case: &mut Case<'_>,
+        act: Act,
+        judged: &Judged,
+        facts: Facts,
+    ) -> Result<Verdict, Errno> {
+        let verdict = decide(act, &judged.site, facts);
+        let is_free = matches!(verdict, Verdict::Allow | Verdict::Birth | Verdict::BirthOfBare);
+        if is_free {
+            return Ok(verdict);
+        }
+        if judged.site != Site::UserDenied && self.is_lifted(&judged.path) {
+            return Ok(Verdict::Allow);
+        }
+        match verdict {
+            Verdict::Refuse { rule, class, failure } => {
+                Err(self.deny(case, &judged.path, rule, class, failure, None))
+            }
+            Verdict::Note => {
+                if let Site::Tool { top, .. } = &judged.site {
+                    self.ledger.note(top.clone());
+                }
+                Ok(Verdict::Allow)
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn is_lifted(&self, path: &[u8]) -> bool {
+        within(path, self.ledger.root()).is_some_and(|relative| {
+            self.rules.allows(&relative.split(|byte| *byte == b'/').collect::<Vec<_>>())
+        })
+    }
+
+    /// Tells the refusal and gives the error for the caller.
+    pub(super) fn deny(
+        &self,
+        case: &mut Case<'_>,
+        path: &[u8],
+        rule: Rule,
+        class: Class,
+        failure: Failure,
+        detail: Option<String>,
+    ) -> Errno {
+        case.sink.denied(Denial {
+            rule: rule.code(),
+            class,
+            operation: case.operation,
+            path: to_path(path),
+            pid: case.caller.thread.get(),
+            detail,
+            suggestion: self.suggestion(path, class),
+        });
+        match failure {
+            Failure::Denied => Errno::ACCESS,
+            Failure::Busy => Errno::BUSY,
+        }
+    }
+
+    fn suggestion(&self, path: &[u8], class: Class) -> Option<String> {
+        if matches!(class, Class::User | Class::Supervisor) {
+            return None;
+        }
+        let relative = str::from_utf8(within(path, self.ledger.root())?).ok()?;
+        let mut pattern = String::from("/");
+        for c in relative.chars() {
+            if matches!(c, '*' | '?' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+        Some(pattern)
+    }
+
+    pub(super) fn is_hidden(&self, path: &[u8]) -> bool {
+        let path = Path::new(OsStr::from_bytes(path));
+        self.hidden.as_ref().is_some_and(|hidden| hidden.is_hidden(path))
+    }
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn walk(&self) -> Walk<'a> {
+        Walk::new(self.caller)
+    }
+
+    /// Resolves a path argument up to its last name.
+    pub(super) fn spot(
+        &self,
+        walk: &mut Walk<'a>,
+        argument: PathArgument,
+    ) -> Result<Spot<'a>, Errno> {
+        let path = self.caller.path(argument.address)?;
+        if path.is_empty() {
+            return Err(Errno::NOENT);
+        }
+        let base = self.caller.base(path.to_bytes(), argument)?;
+        if !self.caller.is_waiting() {
+            return Err(Errno::SRCH);
+        }
+        walk.start(base, &path)
+    }
+
+    /// The real path of a name: its directory's, and the name.
+    pub(super) fn path_at(&self, spot: &Spot<'_>) -> Result<Vec<u8>, Errno> {
+        let parent = self.caller.footing.path_of(spot.parent.as_fd())?;
+        Ok(join(&parent, spot.name.to_bytes()))
+    }
+}
+
+/// What is at a name, links not followed.
+pub(super) fn kind_at(parent: BorrowedFd<'_>, name: &CStr) -> Option<Kind> {
+    let found = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some(kind(found.st_mode))
+}
+
+pub(super) fn kind(mode: u32) -> Kind {
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Link,
+        _ => Kind::Other,
+    }
+}
+
+pub(super) fn to_path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
