@@ -25,6 +25,11 @@ pub(crate) const XDG_CONFIG_HOME: Variable = Variable {
     about: "where the user's policy lies, as atoll/config.toml; else ~/.config. Only an absolute path counts",
 };
 
+pub(crate) const XDG_STATE_HOME: Variable = Variable {
+    name: "XDG_STATE_HOME",
+    about: "where review sessions are kept, in atoll/sessions; else ~/.local/state. Only an absolute path counts",
+};
+
 pub(crate) const PATH: Variable =
     Variable { name: "PATH", about: "where `atoll doctor` looks for runsc and criu" };
 

@@ -6,6 +6,8 @@ mod doctor;
 mod env;
 mod error;
 mod policy;
+mod review;
+mod session;
 
 use clap::Parser;
 use std::process::ExitCode;

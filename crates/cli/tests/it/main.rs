@@ -6,3 +6,5 @@ mod doctor;
 #[cfg(test)]
 mod policy;
 mod program;
+#[cfg(test)]
+mod review;

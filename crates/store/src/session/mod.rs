@@ -303,7 +303,16 @@ impl Sessions {
     /// When it does not exist, still runs, is being applied, or cannot be
     /// removed.
     pub fn discard(&self, id: &str) -> Result<(), SessionError> {
-        let _lock = self.lock(id)?;
+        let lock = self.lock(id)?;
+        self.discard_held(id, lock)
+    }
+
+    /// [`Self::discard`] by one who has the lock already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::discard`], but for the lock.
+    pub fn discard_held(&self, id: &str, _lock: Lock) -> Result<(), SessionError> {
         if let Ok(session) = self.get(id) {
             session.check_ended()?;
         }
