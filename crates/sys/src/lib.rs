@@ -1,6 +1,18 @@
 //! The home of unsafe: safe wrappers over the Linux calls that rustix lacks.
+//!
+//! Every wrapper takes and gives owned or borrowed descriptors and slices, and
+//! names its source. Nothing here decides anything.
 #![expect(unsafe_code, reason = "this crate exists to hold the unsafe calls")]
+
+pub mod caps;
+pub mod clone;
 pub mod fd;
 pub mod notify;
 pub mod probe;
 pub mod procmem;
+pub mod loopback;
+pub mod mount;
+pub mod process;
+pub mod scm;
+pub mod seccomp;
+pub mod startup;

@@ -1,0 +1,67 @@
+//! Toolchains under a home directory that is otherwise hidden.
+
+use crate::spec::{Access, Entry, Kind, Source, What};
+use std::path::{Path, PathBuf};
+
+/// Directories below HOME that hold programs and nothing of the user's own.
+/// Credentials and settings of the same tools lie elsewhere and stay hidden.
+const TOOLCHAINS: [&str; 22] = [
+    ".rustup", ".cargo/bin", ".pyenv", ".nvm", ".fnm", ".local/bin", ".local/lib", ".local/pipx",
+    ".local/share/mise", ".local/share/uv", ".local/share/pnpm", ".local/share/fnm",
+    ".local/share/pipx", ".local/share/virtualenvs", ".asdf", ".sdkman", "go/bin", ".bun/bin",
+    ".deno/bin", ".volta", ".nix-profile", ".jenv",
+];
+
+/// Directories that tools keep their caches in, as links into the project's
+/// private cache: (place below HOME, directory in the cache).
+const CACHES: [(&str, &str); 7] = [
+    (".npm", "npm"),
+    (".m2", "m2"),
+    (".gradle", "gradle"),
+    (".cargo/registry", "cargo-registry"),
+    (".cargo/git", "cargo-git"),
+    ("go/pkg", "go-pkg"),
+    (".yarn", "yarn"),
+];
+
+/// The home directory inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    pub view: Vec<Entry>,
+    /// Directories that must exist in the cache directory.
+    pub cache_directories: Vec<&'static str>,
+}
+
+/// A private HOME at its own path: toolchains read-only, the cache directory
+/// `cache` as `~/.cache`.
+#[must_use]
+pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Home {
+    let mut view = vec![Entry::private(home, 0o700)];
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for place in TOOLCHAINS {
+        let path = home.join(place);
+        // The directory may itself be a link to another disk: its target is
+        // what is shown, at the place where tools look for it.
+        let Ok(target) = std::fs::canonicalize(&path) else { continue };
+        if !target.is_dir() || seen.contains(&target) {
+            continue;
+        }
+        seen.push(target.clone());
+        let source = Source::Path { path: target, expect: None };
+        let what = What::Bind { source, kind: Kind::Directory, access: Access::ReadOnly };
+        view.push(Entry::new(path, what));
+    }
+    let mut cache_directories = Vec::new();
+    if let Some((cache, identity)) = cache {
+        let source = Source::Path { path: cache.to_owned(), expect: Some(identity) };
+        let what = What::Bind { source, kind: Kind::Directory, access: Access::ReadWrite };
+        view.push(Entry::new(home.join(".cache"), what));
+        for (place, directory) in CACHES {
+            let up = "../".repeat(place.matches('/').count());
+            let target = format!("{up}.cache/{directory}");
+            view.push(Entry::link(home.join(place), target));
+            cache_directories.push(directory);
+        }
+    }
+    Home { view, cache_directories }
+}

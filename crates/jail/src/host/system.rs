@@ -1,0 +1,54 @@
+//! Directories of installed programs.
+
+use crate::spec::{Entry, What};
+use rustix::fs::{AtFlags, FileType};
+use std::path::{Path, PathBuf};
+
+/// Where distributions and package managers install programs. A link among
+/// them (as on merged-/usr systems) becomes a link inside.
+const PLACES: [&str; 12] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu",
+    "/snap", "/home/linuxbrew",
+];
+
+/// The installed system, read-only, and the private directories that every
+/// program expects.
+#[must_use]
+pub fn system() -> Vec<Entry> {
+    let mut view: Vec<Entry> = PLACES.iter().filter_map(|place| entry(Path::new(place))).collect();
+    view.extend([
+        Entry::new("/dev", What::Devices),
+        Entry::private("/dev/shm", 0o1777),
+        Entry::private("/tmp", 0o1777),
+        Entry::private("/run", 0o755),
+        Entry::link("/var/tmp", "/tmp"),
+        Entry::link("/var/run", "/run"),
+        Entry::link("/var/lock", "/run/lock"),
+    ]);
+    view
+}
+
+/// The places of [`system`] that hold programs, for explanations.
+pub fn places() -> impl Iterator<Item = &'static Path> {
+    PLACES.iter().map(|place| Path::new(*place))
+}
+
+fn entry(place: &Path) -> Option<Entry> {
+    let stat = rustix::fs::statat(rustix::fs::CWD, place, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory if is_empty(place) => None,
+        FileType::Directory => Some(Entry::system(place)),
+        FileType::Symlink => {
+            let target = rustix::fs::readlink(place, Vec::new()).ok()?;
+            let target: PathBuf =
+                std::os::unix::ffi::OsStringExt::from_vec(target.into_bytes());
+            Some(Entry::link(place, target))
+        }
+        _ => None,
+    }
+}
+
+/// A bind costs more than a look: `/opt` is empty on most machines.
+fn is_empty(place: &Path) -> bool {
+    std::fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_none())
+}
