@@ -1,1 +1,4 @@
 //! Helpers for tests; never linked into a program that ships.
+
+pub mod pty;
+pub mod skip;
