@@ -8,6 +8,7 @@ mod error;
 mod policy;
 mod review;
 mod session;
+pub mod supervise;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -8,3 +8,5 @@ mod policy;
 mod program;
 #[cfg(test)]
 mod review;
+#[cfg(test)]
+mod supervise;
