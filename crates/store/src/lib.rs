@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod changes;
 pub mod escape;
+pub mod image;
 pub mod node;
 pub mod risk;
 pub mod session;

@@ -5,5 +5,6 @@
 mod changes;
 mod conflicts;
 mod hostile;
+mod image;
 mod session;
 mod support;
