@@ -1,7 +1,7 @@
 //! Runs a command the way `atoll run` does, but without a jail: a small PID 1 in a
 //! pid namespace of its own stands in for the real one. For tests.
 //!
-//! `supervise [--deadline-ms N] [--remove-dir DIR] [--outcome FILE] [--lose] -- COMMAND…`
+//! `supervise [--deadline-ms N] [--remove-dir DIR] [--cgroup DIR] [--outcome FILE] [--lose] -- COMMAND…`
 
 use anyhow::{Context as _, bail};
 use atoll_cli::supervise::{
@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 struct Options {
     deadline: Option<Duration>,
     remove_dir: Option<PathBuf>,
+    cgroup: Option<PathBuf>,
     outcome: Option<PathBuf>,
     lose: bool,
     command: Vec<OsString>,
@@ -43,6 +44,7 @@ fn options() -> anyhow::Result<Options> {
                 options.deadline = Some(Duration::from_millis(text.parse()?));
             }
             Some("--remove-dir") => options.remove_dir = Some(value()?.into()),
+            Some("--cgroup") => options.cgroup = Some(value()?.into()),
             Some("--outcome") => options.outcome = Some(value()?.into()),
             Some("--lose") => options.lose = true,
             Some("--") => options.command = arguments.by_ref().collect(),
@@ -56,8 +58,11 @@ fn main() -> anyhow::Result<ExitCode> {
     let options = options()?;
     let signals = Signals::take()?;
     let mut stdio = Stdio::of_this_process()?;
-    let cleanups: Vec<Cleanup> =
+    let mut cleanups: Vec<Cleanup> =
         options.remove_dir.iter().cloned().map(Cleanup::RemoveDir).collect();
+    cleanups.extend(
+        options.cgroup.iter().map(|dir| Cleanup::KillAndRemoveCgroup { dirs: vec![dir.clone()] }),
+    );
     let guard = Guard::start(stdio.terminal_mut(), cleanups.clone())?;
     let (ours, theirs) = socketpair(
         AddressFamily::UNIX,
@@ -65,7 +70,7 @@ fn main() -> anyhow::Result<ExitCode> {
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
     )?;
-    let pidfd = match fork_into(NEW_USER | NEW_PID, None)? {
+    let (pid, pidfd) = match fork_into(NEW_USER | NEW_PID, None)? {
         Fork::Child => {
             drop((ours, guard));
             let init = Init {
@@ -93,9 +98,13 @@ fn main() -> anyhow::Result<ExitCode> {
             };
             exit_now(status)
         }
-        Fork::Parent { pidfd, .. } => pidfd,
+        Fork::Parent { pid, pidfd } => (pid, pidfd),
     };
     drop(theirs);
+    if let Some(dir) = &options.cgroup {
+        std::fs::create_dir_all(dir.join("below"))?;
+        std::fs::write(dir.join("below/cgroup.procs"), pid.to_string())?;
+    }
     let mut control = Socket { socket: ours, pidfd };
     let deadline = options.deadline.map(|after| Instant::now() + after);
     let outcome =
@@ -109,6 +118,7 @@ fn main() -> anyhow::Result<ExitCode> {
     if let Some(path) = options.outcome {
         std::fs::write(path, format!("{outcome:?}\n"))?;
     }
+    outcome.pass_interrupt_on();
     Ok(ExitCode::from(outcome.exit_status(125)))
 }
 

@@ -1,7 +1,10 @@
 //! What the launcher and the jail's PID 1 say to each other.
 
+use atoll_sys::signals::{die_by, is_ignored};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+
+const INTERRUPT: i32 = rustix::process::Signal::INT.as_raw();
 
 /// Exit status after a timeout.
 const EXIT_TIMED_OUT: u8 = 124;
@@ -142,6 +145,17 @@ impl Outcome {
             End::Exited(status) => status,
             End::Signaled(signal) => 128_u8.saturating_add(u8::try_from(signal).unwrap_or(127)),
             End::Failed | End::Lost(_) => ours,
+        }
+    }
+
+    /// Ends the launcher by `SIGINT` if that is what ended the command.
+    ///
+    /// A shell leaves its loop when a command dies of Ctrl-C, not when one exits
+    /// with status 130; on a raw terminal it learns of the key by nothing else.
+    /// Call it last, when everything is cleaned up and reported.
+    pub fn pass_interrupt_on(self) {
+        if self.end == End::Signaled(INTERRUPT) && !self.timed_out && !is_ignored(INTERRUPT) {
+            die_by(INTERRUPT);
         }
     }
 }

@@ -14,6 +14,15 @@
 //!    [`Restore::apply`] in the child just before exec.
 //! 4. [`run`].
 //! 5. Perform the cleanups, then [`Guard::finish`].
+//! 6. Report, then [`Outcome::pass_interrupt_on`].
+//!
+//! # What differs from the plain command
+//!
+//! - Keys typed ahead for the shell while a command has the terminal to itself
+//!   are the command's, read or not.
+//! - Modes that the command leaves behind (`stty -echo`) end with it.
+//! - The other members of a pipeline get Ctrl-C only as the end of the command,
+//!   once the command has taken the keys of a shared terminal.
 
 mod control;
 mod event_loop;

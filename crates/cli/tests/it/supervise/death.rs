@@ -1,6 +1,6 @@
 //! Either side dies; nothing is left.
 
-use super::{each_user, first_modes, marker, modes, processes, shared_dir};
+use super::{User, each_user, first_modes, marker, modes, processes, shared_dir};
 use atoll_testkit::pty::Pty;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -138,4 +138,42 @@ fn the_guard_holds_nothing_but_its_pipe_and_the_terminal() {
         // It is gone with the launcher, not some time later.
         assert!(processes(&marker).is_empty());
     });
+}
+
+/// On both versions of the tree, where they can be written.
+#[test]
+fn a_killed_launcher_leaves_no_control_group() {
+    let trees = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/pids"];
+    let mut tried = 0;
+    for tree in trees.map(std::path::Path::new) {
+        let group = tree.join(marker());
+        if !tree.join("cgroup.procs").exists() || std::fs::create_dir(&group).is_err() {
+            continue;
+        }
+        tried += 1;
+        let marker = marker();
+        let arguments = ["--cgroup", group.to_str().unwrap(), "--", "sh", "-c"];
+        let mut command = User { id: None }.launcher(&arguments);
+        command.args(["setsid sleep 1000 & echo ready; sleep 1000", &marker]);
+        let mut child = command
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let stdout = child.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        assert!(group.join("below").exists());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while group.exists() || !processes(&marker).is_empty() {
+            assert!(std::time::Instant::now() < until, "{} is left", group.display());
+            std::thread::yield_now();
+        }
+    }
+    if tried == 0 {
+        atoll_testkit::skip::skip("cgroup-guard", "no control group tree can be written");
+    }
 }

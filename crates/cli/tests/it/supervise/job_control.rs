@@ -154,8 +154,22 @@ fn an_orphaned_background_job_finds_an_end_of_file() {
 }
 
 #[test]
+fn ctrl_c_ends_the_shells_loop_too() {
+    each_user(|user| {
+        let mut shell = user.shell();
+        let script = "echo started; exec sleep 1000";
+        shell.send(format!("for n in 1 2 3; do $L -- sh -c '{script}'; done\r")).unwrap();
+        shell.expect("started").unwrap();
+        shell.send("\x03").unwrap();
+        shell.expect("ready> ").unwrap();
+        shell.send("echo status $?\r").unwrap();
+        shell.expect("status 130").unwrap();
+    });
+}
+
+#[test]
 fn an_editor_can_be_suspended() {
-    if !super::has_editor("terminal-editor-suspended") {
+    if !super::is_installed("vim", "terminal-editor-suspended") {
         return;
     }
     each_user(|user| {

@@ -59,12 +59,12 @@ impl User {
     }
 }
 
-/// Says whether vim is here, and skips `test` if not.
-fn has_editor(test: &str) -> bool {
+/// Says whether `program` is here, and skips `test` if not.
+fn is_installed(program: &str, test: &str) -> bool {
     let found = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join("vim").exists()));
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).exists()));
     if !found {
-        atoll_testkit::skip::skip(test, "vim is not installed");
+        atoll_testkit::skip::skip(test, &format!("{program} is not installed"));
     }
     found
 }

@@ -85,7 +85,7 @@ fn ctrl_c_ends_a_command_that_does_not_mind_it() {
         let mut pty = start(user, "echo ready; exec sleep 1000");
         pty.expect("ready").unwrap();
         pty.send(CTRL_C).unwrap();
-        assert_eq!(pty.wait().unwrap().code(), Some(130));
+        assert_eq!(pty.wait().unwrap().signal(), Some(2));
         assert!(!pty.is_raw());
     });
 }
@@ -207,7 +207,7 @@ fn the_command_may_close_its_terminal_and_open_it_again() {
 
 #[test]
 fn an_editor_works() {
-    if !super::has_editor("terminal-editor") {
+    if !super::is_installed("vim", "terminal-editor") {
         return;
     }
     each_user(|user| {
@@ -223,6 +223,28 @@ fn an_editor_works() {
         assert!(pty.wait().unwrap().success());
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "hello w\u{f6}rld\n");
         assert_eq!(modes(&pty), before);
+    });
+}
+
+#[test]
+fn a_terminal_multiplexer_works() {
+    if !super::is_installed("tmux", "terminal-multiplexer") {
+        return;
+    }
+    each_user(|user| {
+        let dir = shared_dir();
+        let socket = dir.path().join("socket");
+        let arguments = ["--", "tmux", "-f", "/dev/null", "-S", socket.to_str().unwrap()];
+        let mut command = user.launcher(&arguments);
+        command.args(["new", "stty size; read x; echo got $x; read x"]);
+        let mut pty = Pty::spawn(&mut command).unwrap();
+        pty.expect("23 80").unwrap();
+        pty.resize(40, 100).unwrap();
+        pty.send("word\r").unwrap();
+        pty.expect("got word").unwrap();
+        pty.send("\r").unwrap();
+        pty.expect("[exited]").unwrap();
+        assert!(pty.wait().unwrap().success());
     });
 }
 
