@@ -1,5 +1,11 @@
 //! Plans a jail (pure: spec to steps) and applies it.
 
+pub mod apply;
 pub mod cgroup;
 pub mod features;
 pub mod judge;
+pub mod confine;
+pub mod enter;
+pub mod plan;
+pub mod seccomp;
+pub mod spec;

@@ -1,0 +1,267 @@
+//! Carries out a plan, inside the new namespaces.
+
+use crate::plan::Step;
+use crate::spec::{Access, Source};
+use atoll_sys::mount as attributes;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// A step that failed: which, at what call, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("step {index} of the jail failed: {step}: {call}")]
+pub struct ApplyError {
+    pub index: usize,
+    /// The step in words.
+    pub step: String,
+    /// The system call that failed.
+    pub call: &'static str,
+    pub source: io::Error,
+}
+
+/// A call that failed within a step.
+struct Failed {
+    call: &'static str,
+    source: io::Error,
+}
+
+trait At<T> {
+    /// Names the call of a result.
+    fn at(self, call: &'static str) -> Result<T, Failed>;
+}
+
+impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
+    fn at(self, call: &'static str) -> Result<T, Failed> {
+        self.map_err(|error| Failed { call, source: error.into() })
+    }
+}
+
+/// Carries out `steps`; `handed` are the trees of [`Source::Handed`].
+///
+/// # Errors
+///
+/// The first step that fails. The process is then in an unfinished place and
+/// must end.
+pub fn apply(steps: &[Step], handed: &[OwnedFd]) -> Result<(), ApplyError> {
+    let mut builder = Builder { handed, old_root: None };
+    for (index, step) in steps.iter().enumerate() {
+        builder.step(step).map_err(|failed| ApplyError {
+            index,
+            step: step.to_string(),
+            call: failed.call,
+            source: failed.source,
+        })?;
+    }
+    Ok(())
+}
+
+struct Builder<'a> {
+    handed: &'a [OwnedFd],
+    /// The host's root, until it is left.
+    old_root: Option<OwnedFd>,
+}
+
+impl Builder<'_> {
+    fn step(&mut self, step: &Step) -> Result<(), Failed> {
+        match step {
+            Step::EmptyRoot { bytes } => self.empty_root(*bytes),
+            Step::MakeDirectory { path, mode } => make_directory(path, *mode),
+            Step::MakeFile { path, mode, content } => make_file(path, *mode, content),
+            Step::MakeLink { path, to } => rustix::fs::symlink(to, path).at("symlink"),
+            Step::Bind { at, source, access } => self.bind(at, source, *access),
+            Step::KeepWritable { at } => {
+                let tree = clone_tree(rustix::fs::CWD, at, false)?;
+                attach(tree.as_fd(), at)
+            }
+            Step::MountProc { at } => mount_new("proc", &[], at, MountAttrFlags::empty()),
+            Step::Cover { at } => cover(at),
+            Step::MountPts { at } => {
+                let options = [("ptmxmode", "0666"), ("mode", "0620")];
+                mount_new("devpts", &options, at, MountAttrFlags::MOUNT_ATTR_NOEXEC)
+            }
+            Step::Device { at, name } => self.device(at, name),
+            Step::LeaveOldRoot => self.leave_old_root(),
+            Step::SealRoot => seal_root(),
+            Step::SetHostname { name } => {
+                rustix::system::sethostname(name.as_bytes()).at("sethostname")
+            }
+            Step::LoopbackUp => atoll_sys::loopback::up().at("ioctl(SIOCSIFFLAGS)"),
+        }
+    }
+
+    fn empty_root(&mut self, bytes: u64) -> Result<(), Failed> {
+        attributes::make_all_private().at("mount_setattr(MS_PRIVATE)")?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        self.old_root = Some(rustix::fs::open("/", flags, Mode::empty()).at("open(/)")?);
+        let size = bytes.to_string();
+        let inodes = (bytes / 4096).max(16 * 1024).to_string();
+        let options = [("size", size.as_str()), ("nr_inodes", inodes.as_str()), ("mode", "0755")];
+        let root = new_mount("tmpfs", &options, MountAttrFlags::empty())?;
+        attach(root.as_fd(), Path::new("/"))?;
+        rustix::process::fchdir(root.as_fd()).at("fchdir")?;
+        rustix::process::pivot_root(".", ".").at("pivot_root")
+    }
+
+    fn bind(&self, at: &Path, source: &Source, access: Access) -> Result<(), Failed> {
+        let opened;
+        let tree = match source {
+            Source::Path { path, expect } => {
+                opened = self.open_source(path, *expect)?;
+                opened.as_fd()
+            }
+            Source::Handed(index) => {
+                self.handed.get(*index).ok_or(Errno::BADF).at("find the handed tree")?.as_fd()
+            }
+        };
+        let read_only = match access {
+            Access::ReadOnly => attributes::READ_ONLY,
+            Access::ReadWrite => 0,
+        };
+        let wanted = attributes::NO_SUID | attributes::NO_DEV | read_only;
+        attributes::add_attributes(tree, wanted).at("mount_setattr")?;
+        attach(tree, at)
+    }
+
+    /// Clones the tree at a real path of the host: no link is followed, and
+    /// what is found must be what was planned.
+    fn open_source(&self, path: &Path, expect: Option<(u64, u64)>) -> Result<OwnedFd, Failed> {
+        let old_root = self.old_root.as_ref().ok_or(Errno::BADF).at("find the old root")?;
+        let below = path.strip_prefix("/").unwrap_or(path);
+        let found = rustix::fs::openat2(
+            old_root,
+            below,
+            OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        )
+        .at("openat2")?;
+        if let Some((device, inode)) = expect {
+            let stat = rustix::fs::fstat(&found).at("fstat")?;
+            if (stat.st_dev, stat.st_ino) != (device, inode) {
+                return Err(Errno::STALE).at("compare with what was planned");
+            }
+        }
+        clone_tree(found.as_fd(), Path::new(""), true)
+    }
+
+    fn device(&self, at: &Path, name: &str) -> Result<(), Failed> {
+        let old_root = self.old_root.as_ref().ok_or(Errno::BADF).at("find the old root")?;
+        let source = Path::new("dev").join(name);
+        let tree = clone_tree(old_root.as_fd(), &source, false)?;
+        attach(tree.as_fd(), at)
+    }
+
+    fn leave_old_root(&mut self) -> Result<(), Failed> {
+        let old_root = self.old_root.take().ok_or(Errno::BADF).at("find the old root")?;
+        rustix::process::fchdir(&old_root).at("fchdir")?;
+        atoll_sys::mount::detach(c".").at("umount2(MNT_DETACH)")?;
+        rustix::process::chdir("/").at("chdir(/)")
+    }
+}
+
+fn make_directory(path: &Path, mode: u32) -> Result<(), Failed> {
+    match rustix::fs::mkdir(path, Mode::from_raw_mode(mode)) {
+        Err(Errno::EXIST) => {
+            let found = rustix::fs::lstat(path).at("lstat")?;
+            let is_directory = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+            if is_directory { Ok(()) } else { Err(Errno::NOTDIR).at("mkdir") }
+        }
+        result => result.at("mkdir"),
+    }
+}
+
+fn make_file(path: &Path, mode: u32, content: &[u8]) -> Result<(), Failed> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::from_raw_mode(mode)) {
+        // A place to bind onto may lie in a tree that was bound before.
+        Err(Errno::EXIST) if content.is_empty() => return Ok(()),
+        result => result.at("open(O_CREAT)")?,
+    };
+    let mut rest = content;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest).at("write")?;
+        rest = &rest[written..];
+    }
+    Ok(())
+}
+
+fn clone_tree(base: BorrowedFd<'_>, path: &Path, recursive: bool) -> Result<OwnedFd, Failed> {
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    if recursive {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    if path.as_os_str().is_empty() {
+        flags |= OpenTreeFlags::AT_EMPTY_PATH;
+    }
+    open_tree(base, path, flags).at("open_tree")
+}
+
+fn attach(tree: BorrowedFd<'_>, at: &Path) -> Result<(), Failed> {
+    move_mount(tree, "", rustix::fs::CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        .at("move_mount")
+}
+
+fn new_mount(
+    kind: &'static str,
+    options: &[(&str, &str)],
+    more: MountAttrFlags,
+) -> Result<OwnedFd, Failed> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC).at("fsopen")?;
+    for (key, value) in options {
+        if value.is_empty() {
+            fsconfig_set_flag(&context, *key).at("fsconfig")?;
+        } else {
+            fsconfig_set_string(&context, *key, *value).at("fsconfig")?;
+        }
+    }
+    fsconfig_create(&context).at("fsconfig(CREATE)")?;
+    let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | more;
+    // devpts needs its device files to open; all else has none.
+    let flags = if kind == "devpts" { flags } else { flags | MountAttrFlags::MOUNT_ATTR_NODEV };
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags).at("fsmount")
+}
+
+fn mount_new(
+    kind: &'static str,
+    options: &[(&str, &str)],
+    at: &Path,
+    more: MountAttrFlags,
+) -> Result<(), Failed> {
+    let mount = new_mount(kind, options, more)?;
+    attach(mount.as_fd(), at)
+}
+
+/// Makes a place of procfs read-only; one that this kernel lacks is left out.
+fn cover(at: &Path) -> Result<(), Failed> {
+    match rustix::fs::stat(at) {
+        Err(Errno::NOENT) => return Ok(()),
+        result => result.at("stat")?,
+    };
+    let tree = clone_tree(rustix::fs::CWD, at, true)?;
+    attributes::add_attributes(tree.as_fd(), attributes::READ_ONLY).at("mount_setattr")?;
+    attach(tree.as_fd(), at)
+}
+
+fn seal_root() -> Result<(), Failed> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::openat(rustix::fs::CWD, "/", flags, Mode::empty()).at("open(/)")?;
+    attributes::add_attributes_here(root.as_fd(), attributes::READ_ONLY).at("mount_setattr")
+}
+
+/// Says whether a path names a directory, for callers that build a view.
+///
+/// # Errors
+///
+/// Those of statat(2), without following a final link.
+pub fn is_directory(path: &Path) -> io::Result<bool> {
+    let stat = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+}

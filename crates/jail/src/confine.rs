@@ -1,0 +1,140 @@
+//! The walls that close around the workload itself, after the view is made:
+//! Landlock, capabilities, no_new_privs, seccomp.
+
+use crate::seccomp::{Options, Program, build};
+use atoll_sys::seccomp::Listener;
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// What the workload may do beyond reading and running what it sees.
+#[derive(Debug, Clone, Default)]
+pub struct Confinement {
+    /// Directories (or files) below which everything may be written.
+    pub writable: Vec<PathBuf>,
+    /// Directories below which existing files may be opened for writing, and
+    /// devices controlled, but nothing made: `/dev`, `/proc`.
+    pub openable: Vec<PathBuf>,
+    /// ptrace(2) of the sandbox's own processes is allowed.
+    pub ptrace: bool,
+    /// New user namespaces are allowed.
+    pub nested_userns: bool,
+}
+
+/// Why a wall could not be raised.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    #[error("this kernel does not enforce Landlock")]
+    NoLandlock,
+    #[error("cannot name {path:?} in a Landlock rule")]
+    Rule { path: PathBuf, source: landlock::PathFdError },
+    #[error("cannot make the Landlock rules")]
+    Ruleset(#[source] landlock::RulesetError),
+    #[error("{call} failed")]
+    Call { call: &'static str, source: io::Error },
+}
+
+impl From<landlock::RulesetError> for ConfineError {
+    fn from(error: landlock::RulesetError) -> Self {
+        Self::Ruleset(error)
+    }
+}
+
+/// The newest Landlock version whose rights the rules name.
+const LANDLOCK: ABI = ABI::V6;
+
+/// The walls, ready to be raised.
+#[derive(Debug)]
+pub struct Walls {
+    rules: RulesetCreated,
+    filter: Program,
+    listener: Listener,
+}
+
+impl Walls {
+    /// Prepares the walls in the finished view. `traps` and `listener` are for
+    /// a supervisor, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// A kernel without Landlock, or a path that cannot be opened.
+    pub fn prepare(confinement: &Confinement, options: &Options<'_>) -> Result<Self, ConfineError> {
+        let listener = if options.listener { Listener::Killable } else { Listener::None };
+        Ok(Self { rules: rules(confinement)?, filter: build(options), listener })
+    }
+
+    /// A second handle on the same Landlock rules.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`.
+    pub fn rules(&self) -> Result<RulesetCreated, ConfineError> {
+        let call = "dup";
+        self.rules.try_clone().map_err(|source| ConfineError::Call { call, source })
+    }
+
+    /// Raises all walls around the calling thread, for good. Gives the
+    /// supervisor's listener if one was asked for.
+    ///
+    /// # Errors
+    ///
+    /// The call that failed; the caller must then end.
+    pub fn raise(self) -> Result<Option<OwnedFd>, ConfineError> {
+        drop_capabilities(0)?;
+        restrict(self.rules)?;
+        atoll_sys::seccomp::install(&self.filter.instructions, self.listener)
+            .map_err(|source| ConfineError::Call { call: "seccomp", source })
+    }
+}
+
+/// Enters the Landlock domain of `rules`.
+///
+/// # Errors
+///
+/// A kernel that does not enforce them.
+pub fn restrict(rules: RulesetCreated) -> Result<(), ConfineError> {
+    // Sets no_new_privs too.
+    let status = rules.restrict_self()?;
+    if status.ruleset == RulesetStatus::NotEnforced {
+        return Err(ConfineError::NoLandlock);
+    }
+    Ok(())
+}
+
+/// Keeps just these capabilities (bit n is capability n).
+///
+/// # Errors
+///
+/// The call that failed.
+pub fn drop_capabilities(keep: u64) -> Result<(), ConfineError> {
+    atoll_sys::caps::keep_only(keep).map_err(|source| ConfineError::Call { call: "capset", source })
+}
+
+fn rules(confinement: &Confinement) -> Result<RulesetCreated, ConfineError> {
+    let all = AccessFs::from_all(LANDLOCK);
+    let read = AccessFs::from_read(LANDLOCK) | AccessFs::Refer;
+    let open = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev;
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(all)?
+        .scope(Scope::from_all(LANDLOCK))?
+        .create()?
+        .add_rule(beneath(Path::new("/"), read)?)?;
+    for path in &confinement.writable {
+        ruleset = ruleset.add_rule(beneath(path, all)?)?;
+    }
+    for path in &confinement.openable {
+        ruleset = ruleset.add_rule(beneath(path, open | AccessFs::ReadDir)?)?;
+    }
+    Ok(ruleset)
+}
+
+fn beneath(path: &Path, access: BitFlags<AccessFs>) -> Result<PathBeneath<PathFd>, ConfineError> {
+    let place =
+        PathFd::new(path).map_err(|source| ConfineError::Rule { path: path.to_owned(), source })?;
+    Ok(PathBeneath::new(place, access))
+}

@@ -1,0 +1,73 @@
+use super::*;
+use crate::spec::User;
+
+fn spec(view: Vec<Entry>) -> Spec {
+    let user = User { inside_uid: 1000, inside_gid: 1000, outside_uid: 1000, outside_gid: 1000 };
+    Spec { user, view, hostname: "atoll".to_owned(), private_bytes: 1 << 20 }
+}
+
+fn lines(view: Vec<Entry>) -> String {
+    let steps = plan(&spec(view)).unwrap();
+    steps.iter().map(|step| format!("{step}\n")).collect()
+}
+
+#[test]
+fn parents_come_first_and_a_writable_place_is_kept_before_it_is_filled() {
+    let project = What::Bind {
+        source: Source::Path { path: "/home/ada/work".into(), expect: None },
+        kind: Kind::Directory,
+        access: Access::ReadWrite,
+    };
+    let view = vec![
+        Entry::new("/home/ada/work", project),
+        Entry::private("/home/ada", 0o700),
+        Entry::system("/usr"),
+        Entry::link("/bin", "usr/bin"),
+    ];
+    insta::assert_snapshot!(lines(view), @r#"
+    make an empty root of 1048576 bytes
+    make link "/bin" to "usr/bin"
+    make directory "/home" 0755
+    make directory "/home/ada" 0700
+    keep "/home/ada" writable
+    make directory "/home/ada/work" 0755
+    bind "/home/ada/work" at "/home/ada/work" read-write
+    make directory "/usr" 0755
+    bind "/usr" at "/usr" read-only
+    leave the old root
+    make the root read-only
+    set host name "atoll"
+    bring the loopback interface up
+    "#);
+}
+
+#[test]
+fn devices_are_few_and_procfs_is_covered_only_for_root() {
+    let proc = |cover_root_writable| Entry::new("/proc", What::Proc { cover_root_writable });
+    let view = vec![Entry::new("/dev", What::Devices), proc(false)];
+    let text = lines(view);
+    for name in DEVICES {
+        assert!(text.contains(&format!("bind device {name} at \"/dev/{name}\"")), "{text}");
+    }
+    assert!(!text.contains("cover"));
+    assert!(lines(vec![proc(true)]).contains("cover \"/proc/sys\""));
+}
+
+#[test]
+fn paths_that_cannot_be_placed_are_refused() {
+    let error = |view| plan(&spec(view)).unwrap_err();
+    let private = |at: &str| Entry::private(at, 0o755);
+    assert_eq!(error(vec![private("tmp")]), PlanError::NotPlain("tmp".into()));
+    assert_eq!(error(vec![private("/a/../b")]), PlanError::NotPlain("/a/../b".into()));
+    assert_eq!(error(vec![private("/")]), PlanError::NotPlain("/".into()));
+    assert_eq!(error(vec![private("/a"), private("/a")]), PlanError::Twice("/a".into()));
+    let below = error(vec![Entry::file("/etc/x", "1"), private("/etc/x/y")]);
+    assert_eq!(below, PlanError::Below { above: "/etc/x".into(), below: "/etc/x/y".into() });
+}
+
+#[test]
+fn host_names_are_bounded() {
+    let mut long = spec(Vec::new());
+    long.hostname = "x".repeat(65);
+    assert!(matches!(plan(&long), Err(PlanError::Hostname(_))));
+}

@@ -1,0 +1,248 @@
+//! The system calls that the workload may not make, each with its reason.
+//!
+//! What is not listed and not newer than [`NEWEST`] is allowed. The list follows
+//! three rules: a call that only a holder of capabilities can use is refused
+//! here too, so that a kernel fault behind its permission check stays out of
+//! reach; a call that reaches other processes, other namespaces or the kernel's
+//! programmable parts is refused; a call that programs merely probe for answers
+//! "no such call", so that they fall back as on an older kernel.
+
+use super::filter::{Answer, Rule};
+use std::sync::LazyLock;
+
+/// The newest call known to this table: `listns` of Linux 6.19, in the number
+/// space that all architectures share since 424.
+pub(super) const NEWEST: u32 = 470;
+
+pub(super) const ENOSYS: i32 = 38;
+const EPERM: i32 = 1;
+const EAFNOSUPPORT: i32 = 97;
+
+/// Why a call is refused; also the stable name of the rule in a denial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// Mounts and roots: the view is fixed before the workload starts.
+    Mounts,
+    /// New or foreign namespaces.
+    Namespaces,
+    /// Memory and descriptors of other processes.
+    OtherProcesses,
+    /// The kernel's programmable or tracing parts.
+    KernelPrograms,
+    /// Keys of the host's keyrings.
+    Keyrings,
+    /// Machine-wide state: time, names, modules, swap, reboot.
+    Machine,
+    /// Input injected into a terminal.
+    Terminal,
+    /// Socket families beyond unix, IPv4, IPv6 and route netlink.
+    SocketFamilies,
+    /// Asynchronous calls that no filter sees.
+    AsyncCalls,
+    /// Files by handle, past every path rule.
+    FileHandles,
+    /// Superseded forms, so that callers use the one that is judged.
+    Superseded,
+}
+
+impl Why {
+    /// The rule's stable name.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Mounts => "kernel.mounts",
+            Self::Namespaces => "kernel.namespaces",
+            Self::OtherProcesses => "kernel.ptrace",
+            Self::KernelPrograms => "kernel.programs",
+            Self::Keyrings => "kernel.keyrings",
+            Self::Machine => "kernel.machine",
+            Self::Terminal => "kernel.terminal",
+            Self::SocketFamilies => "kernel.sockets",
+            Self::AsyncCalls => "kernel.io_uring",
+            Self::FileHandles => "kernel.file-handles",
+            Self::Superseded => "kernel.superseded",
+        }
+    }
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Refused {
+    pub number: u32,
+    pub name: &'static str,
+    pub why: Why,
+    pub(super) rule: Rule,
+}
+
+static ALLOW: Rule = Rule::Give(Answer::Allow);
+static REFUSE: Rule = Rule::Give(Answer::Refuse(EPERM));
+static REFUSE_FAMILY: Rule = Rule::Give(Answer::Refuse(EAFNOSUPPORT));
+static REFUSE_QUIETLY: Rule = Rule::Give(Answer::Absent(EPERM));
+static ABSENT: Rule = Rule::Give(Answer::Absent(ENOSYS));
+
+/// clone(2): without any of the `CLONE_NEW…` flags.
+static CLONE: Rule = Rule::AnyBit { argument: 0, bits: 0x7e02_0000, then: &REFUSE, or: &ALLOW };
+
+/// ioctl(2): no typing into a terminal (`TIOCSTI`, `TIOCLINUX`).
+static IOCTL: Rule = Rule::OneOf {
+    argument: 1,
+    mask: u32::MAX,
+    values: &[0x5412, 0x541c],
+    then: &REFUSE,
+    or: &IOCTL_BTRFS,
+};
+/// btrfs: subvolume and snapshot calls create populated directories under any
+/// name; its type byte is shared by the clone and dedupe calls of all file
+/// systems (`FICLONE`, `FICLONERANGE`, `FIDEDUPERANGE`), which stay.
+static IOCTL_BTRFS: Rule =
+    Rule::OneOf { argument: 1, mask: 0xff00, values: &[0x9400], then: &IOCTL_CLONE, or: &ALLOW };
+static IOCTL_CLONE: Rule = Rule::OneOf {
+    argument: 1,
+    mask: 0xff,
+    values: &[9, 13, 54],
+    then: &ALLOW,
+    or: &REFUSE_QUIETLY,
+};
+
+/// personality(2): the default, asking, and what debuggers and old programs
+/// set (`ADDR_NO_RANDOMIZE`, `UNAME26`, `PER_LINUX32`).
+static PERSONALITY: Rule = Rule::OneOf {
+    argument: 0,
+    mask: u32::MAX,
+    values: &[0, 0xffff_ffff, 0x0004_0000, 0x0002_0000, 0x8],
+    then: &ALLOW,
+    or: &REFUSE_QUIETLY,
+};
+
+/// socket(2): unix; IPv4 and IPv6 stream or datagram of the family's own
+/// protocol (0, TCP, UDP); netlink of the route family.
+static SOCKET: Rule = Rule::OneOf {
+    argument: 0,
+    mask: u32::MAX,
+    values: &[AF_UNIX],
+    then: &ALLOW,
+    or: &SOCKET_INTERNET,
+};
+static SOCKET_INTERNET: Rule = Rule::OneOf {
+    argument: 0,
+    mask: u32::MAX,
+    values: &[AF_INET, AF_INET6],
+    then: &SOCKET_STREAM,
+    or: &SOCKET_NETLINK,
+};
+static SOCKET_STREAM: Rule = Rule::OneOf {
+    argument: 1,
+    mask: SOCK_TYPE_MASK,
+    values: &[SOCK_STREAM],
+    then: &SOCKET_TCP,
+    or: &SOCKET_DATAGRAM,
+};
+static SOCKET_TCP: Rule =
+    Rule::OneOf { argument: 2, mask: u32::MAX, values: &[0, 6], then: &ALLOW, or: &REFUSE_FAMILY };
+static SOCKET_DATAGRAM: Rule = Rule::OneOf {
+    argument: 1,
+    mask: SOCK_TYPE_MASK,
+    values: &[SOCK_DGRAM],
+    then: &SOCKET_UDP,
+    or: &REFUSE_FAMILY,
+};
+static SOCKET_UDP: Rule =
+    Rule::OneOf { argument: 2, mask: u32::MAX, values: &[0, 17], then: &ALLOW, or: &REFUSE_FAMILY };
+static SOCKET_NETLINK: Rule = Rule::OneOf {
+    argument: 0,
+    mask: u32::MAX,
+    values: &[AF_NETLINK],
+    then: &SOCKET_ROUTE,
+    or: &REFUSE_FAMILY,
+};
+static SOCKET_ROUTE: Rule =
+    Rule::OneOf { argument: 2, mask: u32::MAX, values: &[0], then: &ALLOW, or: &REFUSE_FAMILY };
+static SOCKETPAIR: Rule = Rule::OneOf {
+    argument: 0,
+    mask: u32::MAX,
+    values: &[AF_UNIX],
+    then: &ALLOW,
+    or: &REFUSE_FAMILY,
+};
+
+const AF_UNIX: u32 = 1;
+const AF_INET: u32 = 2;
+const AF_INET6: u32 = 10;
+const AF_NETLINK: u32 = 16;
+const SOCK_TYPE_MASK: u32 = 0xf;
+const SOCK_STREAM: u32 = 1;
+const SOCK_DGRAM: u32 = 2;
+
+macro_rules! calls {
+    ($list:ident: $($why:ident $rule:ident: $($call:ident)+;)+) => {
+        $($($list.push(Refused {
+            number: u32::try_from(libc::$call).unwrap_or(u32::MAX),
+            name: stringify!($call).trim_start_matches("SYS_"),
+            why: Why::$why,
+            rule: $rule,
+        });)+)+
+    };
+}
+
+/// The whole table, sorted by nothing in particular.
+#[must_use]
+pub fn refused() -> &'static [Refused] {
+    static TABLE: LazyLock<Vec<Refused>> = LazyLock::new(|| {
+        let mut list = Vec::with_capacity(96);
+        everywhere(&mut list);
+        by_architecture(&mut list);
+        list
+    });
+    &TABLE
+}
+
+fn everywhere(list: &mut Vec<Refused>) {
+    const SYS_OPEN_TREE_ATTR: u32 = 467;
+    const SYS_LSM_SET_SELF_ATTR: u32 = 460;
+    calls! { list:
+        Mounts REFUSE: SYS_mount SYS_umount2 SYS_pivot_root SYS_open_tree SYS_move_mount SYS_fsopen
+            SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr SYS_chroot;
+        Namespaces REFUSE: SYS_unshare SYS_setns;
+        Namespaces CLONE: SYS_clone;
+        // Its flags are behind a pointer; callers fall back to clone.
+        Namespaces ABSENT: SYS_clone3;
+        OtherProcesses REFUSE: SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev
+            SYS_pidfd_getfd SYS_kcmp SYS_process_madvise;
+        KernelPrograms REFUSE: SYS_bpf SYS_perf_event_open SYS_fanotify_init;
+        KernelPrograms REFUSE_QUIETLY: SYS_userfaultfd;
+        Keyrings REFUSE: SYS_add_key SYS_request_key SYS_keyctl;
+        Machine REFUSE: SYS_settimeofday SYS_clock_settime SYS_sethostname SYS_setdomainname
+            SYS_reboot SYS_kexec_load SYS_init_module SYS_finit_module SYS_delete_module SYS_swapon
+            SYS_swapoff SYS_acct SYS_quotactl SYS_quotactl_fd SYS_syslog SYS_vhangup
+            SYS_nfsservctl SYS_lookup_dcookie;
+        Terminal IOCTL: SYS_ioctl;
+        Machine PERSONALITY: SYS_personality;
+        SocketFamilies SOCKET: SYS_socket;
+        SocketFamilies SOCKETPAIR: SYS_socketpair;
+        AsyncCalls ABSENT: SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register;
+        FileHandles REFUSE: SYS_open_by_handle_at;
+        // Flags behind a pointer again; callers fall back to openat.
+        Superseded ABSENT: SYS_openat2;
+    }
+    for (number, name, why) in [
+        (SYS_OPEN_TREE_ATTR, "open_tree_attr", Why::Mounts),
+        (SYS_LSM_SET_SELF_ATTR, "lsm_set_self_attr", Why::Machine),
+    ] {
+        list.push(Refused { number, name, why, rule: REFUSE });
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn by_architecture(list: &mut Vec<Refused>) {
+    calls! { list:
+        Machine REFUSE: SYS_iopl SYS_ioperm SYS_kexec_file_load
+            SYS__sysctl SYS_uselib SYS_ustat SYS_sysfs;
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn by_architecture(list: &mut Vec<Refused>) {
+    calls! { list:
+        Machine REFUSE: SYS_kexec_file_load;
+    }
+}

@@ -1,0 +1,101 @@
+//! What a jail is made of, before anybody asks how.
+
+use std::path::PathBuf;
+
+/// A jail: one process tree's view, identity and rights.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// Who the workload is.
+    pub user: User,
+    /// What it sees. Parents may be left out; they are made.
+    pub view: Vec<Entry>,
+    /// Host name inside, at most 64 bytes.
+    pub hostname: String,
+    /// Room for everything private (HOME, `/tmp`, `/dev/shm`) together, in bytes.
+    pub private_bytes: u64,
+}
+
+/// One user and one group, inside and outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct User {
+    pub inside_uid: u32,
+    pub inside_gid: u32,
+    pub outside_uid: u32,
+    pub outside_gid: u32,
+}
+
+/// One place in the view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Absolute path inside, without `.` and `..`.
+    pub at: PathBuf,
+    pub what: What,
+}
+
+/// What is at a place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// A directory of the view itself: readable, not writable.
+    Directory { mode: u32 },
+    /// A writable directory of the private space.
+    Private { mode: u32 },
+    /// A file of the view itself with this content.
+    File { content: Vec<u8>, mode: u32 },
+    /// A symbolic link.
+    Link { to: PathBuf },
+    /// A directory or file of the host.
+    Bind { source: Source, kind: Kind, access: Access },
+    /// A new procfs. Where the workload's outside uid is root, the parts that
+    /// root may write without capabilities are covered.
+    Proc { cover_root_writable: bool },
+    /// The minimal `/dev`.
+    Devices,
+}
+
+/// Where a bound tree comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A real path of the host (no symbolic link in it), opened inside with the
+    /// workload's own rights. `expect` is the (device, inode) seen when the
+    /// jail was planned.
+    Path { path: PathBuf, expect: Option<(u64, u64)> },
+    /// The n-th tree that the launcher hands in.
+    Handed(usize),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Directory,
+    File,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    ReadOnly,
+    ReadWrite,
+}
+
+impl Entry {
+    pub fn new(at: impl Into<PathBuf>, what: What) -> Self {
+        Self { at: at.into(), what }
+    }
+
+    /// A read-only directory of the host at its own path.
+    pub fn system(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        let source = Source::Path { path: path.clone(), expect: None };
+        Self::new(path, What::Bind { source, kind: Kind::Directory, access: Access::ReadOnly })
+    }
+
+    pub fn link(at: impl Into<PathBuf>, to: impl Into<PathBuf>) -> Self {
+        Self::new(at, What::Link { to: to.into() })
+    }
+
+    pub fn file(at: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
+        Self::new(at, What::File { content: content.into(), mode: 0o444 })
+    }
+
+    pub fn private(at: impl Into<PathBuf>, mode: u32) -> Self {
+        Self::new(at, What::Private { mode })
+    }
+}
