@@ -1,1 +1,9 @@
-//! PID 1 in the sandbox.
+//! PID 1 in the sandbox: starts the workload, reaps, passes signals on, and
+//! tells the launcher how it ended.
+//!
+//! [`message`] is all that PID 1 ever says; [`init`] is its life; [`workload`]
+//! starts one program.
+
+pub mod init;
+pub mod message;
+pub mod workload;

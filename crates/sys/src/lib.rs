@@ -6,6 +6,7 @@
 
 pub mod caps;
 pub mod clone;
+pub mod exec;
 pub mod fd;
 pub mod helper;
 pub mod loopback;

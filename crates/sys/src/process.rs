@@ -149,19 +149,31 @@ pub fn signal_descriptor(set: SignalSet) -> io::Result<std::os::fd::OwnedFd> {
     Ok(unsafe { std::os::fd::OwnedFd::from_raw_fd(raw) })
 }
 
-/// Reads one pending signal number, or `None` when there is none.
+/// A signal that was pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    pub signal: i32,
+    /// It came from the kernel or from a process outside our pid namespace:
+    /// the sender has no id here.
+    pub from_outside: bool,
+}
+
+/// Reads one pending signal, or `None` when there is none.
 ///
 /// Source: signalfd(2).
 ///
 /// # Errors
 ///
 /// Those of read(2) but `EAGAIN`.
-pub fn read_signal(descriptor: std::os::fd::BorrowedFd<'_>) -> io::Result<Option<i32>> {
+pub fn read_signal(descriptor: std::os::fd::BorrowedFd<'_>) -> io::Result<Option<Received>> {
     let mut info = [0_u8; 128];
     match rustix::io::read(descriptor, &mut info) {
         Ok(_) => {
-            let number = u32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
-            Ok(i32::try_from(number).ok())
+            // struct signalfd_siginfo: ssi_signo, ssi_errno, ssi_code, ssi_pid.
+            let word = |at: usize| {
+                i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]])
+            };
+            Ok(Some(Received { signal: word(0), from_outside: word(12) == 0 }))
         }
         Err(rustix::io::Errno::AGAIN) => Ok(None),
         Err(error) => Err(error.into()),

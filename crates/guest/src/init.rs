@@ -1,0 +1,212 @@
+//! The life of PID 1: wait for children, signals and the launcher, until the
+//! workload ends.
+//!
+//! PID 1 has one thread and never blocks but in one poll(2). When it ends, the
+//! kernel kills every process that is left in the sandbox.
+
+use crate::message::{Failure, Message};
+use crate::workload::{Slave, Started};
+use atoll_sys::process::{self, End, SignalSet};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::pty::OpenptFlags;
+use rustix::termios::{OptionalActions, Termios, Winsize};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The terminal that the launcher's own looked like.
+#[derive(Debug, Clone)]
+pub struct TerminalSpec {
+    /// Which standard descriptors were a terminal.
+    pub standard: [bool; 3],
+    pub settings: Option<Termios>,
+    pub size: Option<Winsize>,
+}
+
+/// Somebody who answers calls that the kernel hands over, within PID 1.
+pub trait Attendant {
+    /// Readable when there is a call to answer; `None` when there is nobody
+    /// left to ask.
+    fn listener(&self) -> Option<BorrowedFd<'_>>;
+    /// Answers what is waiting, without blocking. Gives records of refusals.
+    fn attend(&mut self) -> Vec<Vec<u8>>;
+}
+
+/// Starts the workload; given its terminal, if it has one.
+pub type Start<'a> = dyn FnMut(Option<&Slave>) -> Result<Started, Failure> + 'a;
+
+/// Makes an attendant for the listener of a started workload.
+pub type Attend<'a> = dyn FnMut(OwnedFd) -> Option<Box<dyn Attendant>> + 'a;
+
+/// Tells the launcher that there is no jail, and ends.
+pub fn fail(control: &OwnedFd, failure: Failure) -> ! {
+    tell(control, &Message::Failed(failure));
+    process::exit_now(1)
+}
+
+/// Lives as PID 1. Every signal must be blocked before, so that none is lost.
+pub fn run(
+    control: &OwnedFd,
+    terminal: Option<&TerminalSpec>,
+    start: &mut Start<'_>,
+    attend: &mut Attend<'_>,
+) -> ! {
+    let signals = match process::signal_descriptor(SignalSet::ALL) {
+        Ok(signals) => signals,
+        Err(error) => fail(control, broken("signalfd", &error)),
+    };
+    let slave = terminal.map(|spec| match open_terminal(spec) {
+        Ok((master, slave)) => {
+            send_terminal(control, master.as_fd());
+            slave
+        }
+        Err(error) => fail(control, broken("openpt", &error.into())),
+    });
+    let mut started = match start(slave.as_ref()) {
+        Ok(started) => started,
+        Err(failure) => fail(control, failure),
+    };
+    drop(slave);
+    leave_standard_descriptors();
+    let Started { pid, confined_us, filter_us, running_us, .. } = started;
+    tell(control, &Message::Started { confined_us, filter_us, running_us });
+    let attendant = started.listener.take().and_then(attend);
+    Life { control, signals, pid, attendant }.live()
+}
+
+struct Life<'a> {
+    control: &'a OwnedFd,
+    signals: OwnedFd,
+    /// The workload.
+    pid: i32,
+    attendant: Option<Box<dyn Attendant>>,
+}
+
+impl Life<'_> {
+    fn live(mut self) -> ! {
+        loop {
+            // A child may have ended before its signal was looked at.
+            self.reap();
+            let (signalled, hung_up, asked) = self.wait();
+            if asked && let Some(attendant) = &mut self.attendant {
+                for record in attendant.attend() {
+                    tell(self.control, &Message::Refused(record));
+                }
+            }
+            if signalled {
+                self.pass_signals_on();
+            }
+            if hung_up {
+                // The launcher is gone: everything ends with us.
+                process::exit_now(1);
+            }
+        }
+    }
+
+    /// Waits: (a signal, the launcher's end, a call to answer).
+    fn wait(&self) -> (bool, bool, bool) {
+        let listener = self.attendant.as_ref().and_then(|attendant| attendant.listener());
+        let mut waiting = vec![
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::new(self.control, PollFlags::IN),
+        ];
+        if let Some(listener) = &listener {
+            waiting.push(PollFd::new(listener, PollFlags::IN));
+        }
+        if poll(&mut waiting, None).is_err() {
+            return (false, false, false);
+        }
+        let happened = |index: usize| waiting.get(index).is_some_and(|fd| !fd.revents().is_empty());
+        let hung_up =
+            waiting[1].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::IN);
+        (happened(0), hung_up, happened(2))
+    }
+
+    fn reap(&mut self) {
+        while let Ok(Some(ended)) = process::collect(-1) {
+            if ended.pid != self.pid {
+                continue;
+            }
+            match ended.end {
+                End::Stopped(signal) => tell(self.control, &Message::Stopped { signal }),
+                end => {
+                    let (cpu_us, max_rss_kib) = (ended.cpu_us, ended.max_rss_kib);
+                    self.last_refusals();
+                    tell(self.control, &Message::Ended { end, cpu_us, max_rss_kib });
+                    process::exit_now(0);
+                }
+            }
+        }
+    }
+
+    fn last_refusals(&mut self) {
+        if let Some(attendant) = &mut self.attendant {
+            for record in attendant.attend() {
+                tell(self.control, &Message::Refused(record));
+            }
+        }
+    }
+
+    /// Signals from outside go to the workload's process group; those from
+    /// inside would be the workload's own play with PID 1.
+    fn pass_signals_on(&self) {
+        while let Ok(Some(received)) = process::read_signal(self.signals.as_fd()) {
+            if received.signal == Signal::CHILD.as_raw() || !received.from_outside {
+                continue;
+            }
+            let group = Pid::from_raw(self.pid);
+            if let (Some(group), Some(signal)) = (group, Signal::from_named_raw(received.signal)) {
+                // The group may be gone already.
+                kill_process_group(group, signal).ok();
+            }
+        }
+    }
+}
+
+fn broken(step: &str, error: &std::io::Error) -> Failure {
+    Failure {
+        kind: crate::message::FailureKind::Jail,
+        step: step.to_owned(),
+        text: format!("{step} failed: {error}"),
+        errno: error.raw_os_error().unwrap_or(0),
+    }
+}
+
+fn tell(control: &OwnedFd, message: &Message) {
+    // A launcher that is gone is noticed by the next poll.
+    atoll_sys::scm::send(control.as_fd(), &message.encode(), None).ok();
+}
+
+fn send_terminal(control: &OwnedFd, master: BorrowedFd<'_>) {
+    atoll_sys::scm::send(control.as_fd(), &Message::Terminal.encode(), Some(master)).ok();
+}
+
+/// Opens a pty of the sandbox's own devpts, set like the launcher's terminal.
+fn open_terminal(spec: &TerminalSpec) -> rustix::io::Result<(OwnedFd, Slave)> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let master = rustix::fs::open("/dev/pts/ptmx", flags, Mode::empty())?;
+    rustix::pty::unlockpt(&master)?;
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let fd = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+    if let Some(settings) = &spec.settings {
+        rustix::termios::tcsetattr(&fd, OptionalActions::Now, settings)?;
+    }
+    if let Some(size) = spec.size {
+        rustix::termios::tcsetwinsize(&fd, size)?;
+    }
+    Ok((master, Slave { fd, standard: spec.standard }))
+}
+
+/// Lets go of the caller's pipes: a reader at the far end waits for the last
+/// writer to close, and that must be the workload.
+fn leave_standard_descriptors() {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+    for number in 0..3_u8 {
+        match &null {
+            Ok(null) => {
+                atoll_sys::fd::make_standard(null.as_fd(), number).ok();
+            }
+            Err(_) => atoll_sys::fd::close_standard(number),
+        }
+    }
+}
