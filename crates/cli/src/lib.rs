@@ -9,6 +9,7 @@ mod policy;
 mod review;
 mod session;
 pub mod supervise;
+mod run;
 
 use clap::Parser;
 use std::process::ExitCode;

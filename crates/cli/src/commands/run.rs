@@ -1,15 +1,19 @@
 //! `atoll run`.
 
 use crate::error::CliError;
+use crate::run::{Request, run as run_request};
+use atoll_api::policy::EffectivePolicy;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Run a command in a sandbox
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
 
-pub(crate) fn run(_args: Args) -> Result<ExitCode, CliError> {
-    Err(CliError::new("not built yet")
-        .because(std::io::Error::other("no code"))
-        .hint("wait")
-        .exit_with(125))
+pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+    run_request(&Request { command: args.command, policy: EffectivePolicy::built_in() })
 }

@@ -20,9 +20,28 @@ pub struct Account {
 /// Directories shown as they are. Certificates, alternatives, the loader's
 /// cache, and the settings of languages and desktops' file types.
 const DIRECTORIES: [&str; 22] = [
-    "ssl", "alternatives", "ca-certificates", "pki", "crypto-policies", "fonts", "java",
-    "java-17-openjdk", "java-21-openjdk", "maven", "perl", "php", "python3", "python3.11",
-    "python3.12", "python3.13", "profile.d", "terminfo", "xdg", "vim", "ImageMagick-6", "R",
+    "ssl",
+    "alternatives",
+    "ca-certificates",
+    "pki",
+    "crypto-policies",
+    "fonts",
+    "java",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "maven",
+    "perl",
+    "php",
+    "python3",
+    "python3.11",
+    "python3.12",
+    "python3.13",
+    "profile.d",
+    "terminfo",
+    "xdg",
+    "vim",
+    "ImageMagick-6",
+    "R",
 ];
 
 /// Files shown as they are.
@@ -30,9 +49,25 @@ const FILES: [&str; 3] = ["ld.so.cache", "mime.types", "localtime"];
 
 /// Small files whose content is copied, which is cheaper than a mount.
 const COPIED: [&str; 19] = [
-    "bash.bashrc", "ca-certificates.conf", "debian_version", "gai.conf", "host.conf", "inputrc",
-    "ld.so.conf", "locale.alias", "locale.conf", "lsb-release", "magic", "magic.mime", "networks",
-    "os-release", "profile", "protocols", "shells", "timezone", "zshrc",
+    "bash.bashrc",
+    "ca-certificates.conf",
+    "debian_version",
+    "gai.conf",
+    "host.conf",
+    "inputrc",
+    "ld.so.conf",
+    "locale.alias",
+    "locale.conf",
+    "lsb-release",
+    "magic",
+    "magic.mime",
+    "networks",
+    "os-release",
+    "profile",
+    "protocols",
+    "shells",
+    "timezone",
+    "zshrc",
 ];
 const COPIED_BYTES_MAX: u64 = 16 * 1024;
 
@@ -64,9 +99,8 @@ fn generated(account: &Account, hostname: &str) -> Vec<Entry> {
     }
     passwd += "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
     group += "tty:x:5:\nnogroup:x:65534:\n";
-    let hosts = format!(
-        "127.0.0.1 localhost {hostname}\n::1 localhost ip6-localhost ip6-loopback\n"
-    );
+    let hosts =
+        format!("127.0.0.1 localhost {hostname}\n::1 localhost ip6-localhost ip6-loopback\n");
     let names = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n\
                  protocols: files\nservices: files\n";
     vec![

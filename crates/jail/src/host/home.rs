@@ -6,10 +6,28 @@ use std::path::{Path, PathBuf};
 /// Directories below HOME that hold programs and nothing of the user's own.
 /// Credentials and settings of the same tools lie elsewhere and stay hidden.
 const TOOLCHAINS: [&str; 22] = [
-    ".rustup", ".cargo/bin", ".pyenv", ".nvm", ".fnm", ".local/bin", ".local/lib", ".local/pipx",
-    ".local/share/mise", ".local/share/uv", ".local/share/pnpm", ".local/share/fnm",
-    ".local/share/pipx", ".local/share/virtualenvs", ".asdf", ".sdkman", "go/bin", ".bun/bin",
-    ".deno/bin", ".volta", ".nix-profile", ".jenv",
+    ".rustup",
+    ".cargo/bin",
+    ".pyenv",
+    ".nvm",
+    ".fnm",
+    ".local/bin",
+    ".local/lib",
+    ".local/pipx",
+    ".local/share/mise",
+    ".local/share/uv",
+    ".local/share/pnpm",
+    ".local/share/fnm",
+    ".local/share/pipx",
+    ".local/share/virtualenvs",
+    ".asdf",
+    ".sdkman",
+    "go/bin",
+    ".bun/bin",
+    ".deno/bin",
+    ".volta",
+    ".nix-profile",
+    ".jenv",
 ];
 
 /// Directories that tools keep their caches in, as links into the project's
@@ -24,18 +42,21 @@ const CACHES: [(&str, &str); 7] = [
     (".yarn", "yarn"),
 ];
 
-/// The home directory inside.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Home {
-    pub view: Vec<Entry>,
-    /// Directories that must exist in the cache directory.
-    pub cache_directories: Vec<&'static str>,
-}
+/// Directories that must exist in the cache directory.
+pub const CACHE_DIRECTORIES: [&str; CACHES.len()] = {
+    let mut names = [""; CACHES.len()];
+    let mut index = 0;
+    while index < CACHES.len() {
+        names[index] = CACHES[index].1;
+        index += 1;
+    }
+    names
+};
 
 /// A private HOME at its own path: toolchains read-only, the cache directory
 /// `cache` as `~/.cache`.
 #[must_use]
-pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Home {
+pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Vec<Entry> {
     let mut view = vec![Entry::private(home, 0o700)];
     let mut seen: Vec<PathBuf> = Vec::new();
     for place in TOOLCHAINS {
@@ -51,7 +72,6 @@ pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Home {
         let what = What::Bind { source, kind: Kind::Directory, access: Access::ReadOnly };
         view.push(Entry::new(path, what));
     }
-    let mut cache_directories = Vec::new();
     if let Some((cache, identity)) = cache {
         let source = Source::Path { path: cache.to_owned(), expect: Some(identity) };
         let what = What::Bind { source, kind: Kind::Directory, access: Access::ReadWrite };
@@ -60,8 +80,7 @@ pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Home {
             let up = "../".repeat(place.matches('/').count());
             let target = format!("{up}.cache/{directory}");
             view.push(Entry::link(home.join(place), target));
-            cache_directories.push(directory);
         }
     }
-    Home { view, cache_directories }
+    view
 }

@@ -9,5 +9,5 @@ mod home;
 mod system;
 
 pub use etc::{Account, etc};
-pub use home::{Home, home};
+pub use home::{CACHE_DIRECTORIES, home};
 pub use system::{places, system};

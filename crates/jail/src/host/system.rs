@@ -2,13 +2,25 @@
 
 use crate::spec::{Entry, What};
 use rustix::fs::{AtFlags, FileType};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// Where distributions and package managers install programs. A link among
 /// them (as on merged-/usr systems) becomes a link inside.
 const PLACES: [&str; 12] = [
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/gnu",
-    "/snap", "/home/linuxbrew",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix",
+    "/gnu",
+    "/snap",
+    "/home/linuxbrew",
 ];
 
 /// The installed system, read-only, and the private directories that every
@@ -40,8 +52,7 @@ fn entry(place: &Path) -> Option<Entry> {
         FileType::Directory => Some(Entry::system(place)),
         FileType::Symlink => {
             let target = rustix::fs::readlink(place, Vec::new()).ok()?;
-            let target: PathBuf =
-                std::os::unix::ffi::OsStringExt::from_vec(target.into_bytes());
+            let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
             Some(Entry::link(place, target))
         }
         _ => None,

@@ -1,0 +1,76 @@
+//! The project's private cache directory on the host, for package managers.
+
+use rustix::fs::{AtFlags, Mode};
+use sha2::{Digest, Sha256};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A cache directory that exists.
+#[derive(Debug, Clone)]
+pub(crate) struct Cache {
+    pub(crate) path: PathBuf,
+    /// (device, inode), checked again when it is bound.
+    pub(crate) identity: (u64, u64),
+}
+
+/// Opens the cache of `project` below `base` (the caller's cache home), making
+/// it at the first run. It belongs to the workload's outside user.
+pub(crate) fn open(
+    base: &Path,
+    project: &Path,
+    owner: (u32, u32),
+    directories: &[&str],
+) -> io::Result<Cache> {
+    let digest = Sha256::digest(project.as_os_str().as_bytes());
+    let mut name = String::with_capacity(24);
+    for byte in &digest[..12] {
+        name += &format!("{byte:02x}");
+    }
+    let path = base.join("atoll/projects").join(name);
+    let metadata = match std::fs::symlink_metadata(&path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create(&path, project, owner, directories)?;
+            std::fs::symlink_metadata(&path)?
+        }
+        Err(error) => return Err(error),
+    };
+    if !metadata.is_dir() || metadata.uid() != owner.0 {
+        return Err(io::Error::other("it is not a directory of the workload's user"));
+    }
+    Ok(Cache { path: path.canonicalize()?, identity: (metadata.dev(), metadata.ino()) })
+}
+
+/// Makes the directory whole under another name first, so that two first runs
+/// at once cannot see each other's half.
+fn create(path: &Path, project: &Path, owner: (u32, u32), inside: &[&str]) -> io::Result<()> {
+    let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    let staged = tempfile::Builder::new().prefix(".new-").tempdir_in(parent)?;
+    std::fs::write(parent.join("CACHEDIR.TAG"), CACHE_TAG).ok();
+    let own = |path: &Path| {
+        let (uid, gid) = (rustix::fs::Uid::from_raw(owner.0), rustix::fs::Gid::from_raw(owner.1));
+        rustix::fs::chownat(rustix::fs::CWD, path, Some(uid), Some(gid), AtFlags::empty())
+    };
+    for name in inside {
+        let directory = staged.path().join(name);
+        rustix::fs::mkdir(&directory, Mode::RWXU)?;
+        own(&directory)?;
+    }
+    own(staged.path())?;
+    let kept = staged.keep();
+    match std::fs::rename(&kept, path) {
+        Ok(()) => Ok(()),
+        // Another run was first.
+        Err(_) if path.is_dir() => std::fs::remove_dir_all(&kept),
+        Err(error) => {
+            std::fs::remove_dir_all(&kept).ok();
+            Err(io::Error::new(error.kind(), format!("{error} for {}", project.display())))
+        }
+    }
+}
+
+/// bford.info/cachedir: tells backup programs to pass the directory over.
+const CACHE_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";

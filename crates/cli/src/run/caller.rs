@@ -1,0 +1,109 @@
+//! Who asks, and which user the workload is.
+
+use atoll_jail::spec::User;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// The outside user of a workload whose project belongs to root, when root asks:
+/// a number that systemd and Debian leave unused, so that nothing of the host
+/// belongs to it. Root's project shows it its own files by an id-mapped mount.
+const NOBODYS_ID: u32 = 65_533;
+
+/// Who started us.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) home: PathBuf,
+    pub(crate) shell: PathBuf,
+}
+
+/// Whom the workload is, and how the project is shown to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) user: User,
+    /// The project's owner is not the outside user: its mount is id-mapped.
+    pub(crate) maps_project: bool,
+}
+
+impl Caller {
+    /// Looks the caller up: ids from the kernel, the rest from the environment
+    /// with the account file as a fallback.
+    pub(crate) fn find() -> Self {
+        let uid = rustix::process::geteuid().as_raw();
+        let gid = rustix::process::getegid().as_raw();
+        let absolute = |name: &str| {
+            std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+        };
+        let home = absolute("HOME").or_else(|| home_of(uid)).unwrap_or_else(|| "/".into());
+        let shell = absolute("SHELL").unwrap_or_else(|| "/bin/sh".into());
+        Self { uid, gid, home, shell }
+    }
+
+    /// An ordinary caller stays itself. Root becomes the project's owner, since
+    /// uid 0 without capabilities still owns what is root's; where that owner
+    /// is root too, the workload looks like root inside and is nobody outside.
+    pub(crate) fn identity(&self, owner: (u32, u32)) -> Identity {
+        let same = |uid, gid| User {
+            inside_uid: uid,
+            inside_gid: gid,
+            outside_uid: uid,
+            outside_gid: gid,
+        };
+        match (self.uid, owner) {
+            (0, (0, gid)) => Identity {
+                user: User {
+                    inside_uid: 0,
+                    inside_gid: gid,
+                    outside_uid: NOBODYS_ID,
+                    outside_gid: NOBODYS_ID,
+                },
+                maps_project: true,
+            },
+            (0, (uid, gid)) => Identity { user: same(uid, gid), maps_project: false },
+            (uid, _) => Identity { user: same(uid, self.gid), maps_project: false },
+        }
+    }
+}
+
+/// The home directory of an account, from `/etc/passwd`.
+fn home_of(uid: u32) -> Option<PathBuf> {
+    let text = std::fs::read("/etc/passwd").ok()?;
+    text.split(|byte| *byte == b'\n').find_map(|line| {
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
+        let number: u32 = std::str::from_utf8(fields.get(2)?).ok()?.parse().ok()?;
+        let home = PathBuf::from(OsString::from_vec(fields.get(5)?.to_vec()));
+        (number == uid && home.is_absolute()).then_some(home)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(uid: u32) -> Caller {
+        Caller { uid, gid: uid, home: "/h".into(), shell: "/bin/sh".into() }
+    }
+
+    #[test]
+    fn an_ordinary_caller_stays_itself_whoever_owns_the_project() {
+        let identity = caller(1000).identity((1001, 1001));
+        assert_eq!((identity.user.inside_uid, identity.user.outside_uid), (1000, 1000));
+        assert!(!identity.maps_project);
+    }
+
+    #[test]
+    fn root_becomes_the_owner_of_the_project() {
+        let identity = caller(0).identity((1001, 1002));
+        assert_eq!((identity.user.inside_uid, identity.user.outside_uid), (1001, 1001));
+        assert_eq!((identity.user.inside_gid, identity.user.outside_gid), (1002, 1002));
+    }
+
+    #[test]
+    fn for_roots_own_project_root_is_nobody_outside() {
+        let identity = caller(0).identity((0, 0));
+        assert_eq!((identity.user.inside_uid, identity.user.outside_uid), (0, NOBODYS_ID));
+        assert!(identity.maps_project);
+    }
+}

@@ -1,0 +1,15 @@
+//! `atoll run`: from a policy to a command that runs in a jail, and how it went.
+//!
+//! [`caller`] says who asks and whom the workload becomes, [`environment`] and
+//! [`command`] what it is started with, [`view`] what it sees; [`launch`] makes
+//! the jail and [`inside`] is the half of it that runs as PID 1.
+
+mod cache;
+mod caller;
+mod command;
+mod environment;
+mod inside;
+mod launch;
+mod view;
+
+pub(crate) use launch::{Request, run};

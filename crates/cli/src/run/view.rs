@@ -1,0 +1,139 @@
+//! What the workload sees, from the policy and this machine.
+
+use super::cache::Cache;
+use super::caller::Identity;
+use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
+use atoll_jail::confine::Confinement;
+use atoll_jail::host::{self, Account};
+use atoll_jail::spec::{Access, Entry, Kind, Source, Spec, What};
+use std::path::{Path, PathBuf};
+
+/// Room for private files where the policy names none, in bytes.
+const PRIVATE_BYTES: u64 = 4 << 30;
+
+/// The project as it was found.
+#[derive(Debug, Clone)]
+pub(crate) struct Project {
+    pub(crate) root: PathBuf,
+    pub(crate) identity: (u64, u64),
+    pub(crate) owner: (u32, u32),
+}
+
+/// What the view is made from.
+pub(crate) struct Given<'a> {
+    pub(crate) policy: &'a EffectivePolicy,
+    pub(crate) project: &'a Project,
+    pub(crate) identity: Identity,
+    pub(crate) home: &'a Path,
+    pub(crate) shell: &'a Path,
+    pub(crate) user_name: &'a str,
+    pub(crate) hostname: &'a str,
+    pub(crate) cache: Option<&'a Cache>,
+    /// Root opens what the workload's user may not reach, and hands it in.
+    pub(crate) hands_in: bool,
+}
+
+/// A tree that the launcher opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HandedTree {
+    pub(crate) path: PathBuf,
+    pub(crate) expect: Option<(u64, u64)>,
+    pub(crate) maps_owners: bool,
+}
+
+/// The view and what goes with it.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) spec: Spec,
+    pub(crate) confinement: Confinement,
+    /// In the order of [`Source::Handed`].
+    pub(crate) handed: Vec<HandedTree>,
+}
+
+/// Puts the view together.
+pub(crate) fn build(given: &Given<'_>) -> View {
+    let user = given.identity.user;
+    let account = Account {
+        name: given.user_name.to_owned(),
+        uid: user.inside_uid,
+        gid: user.inside_gid,
+        home: given.home.to_owned(),
+        shell: given.shell.to_owned(),
+    };
+    let mut view = host::system();
+    view.extend(host::etc(&account, given.hostname));
+    view.push(Entry::new("/proc", What::Proc { cover_root_writable: user.outside_uid == 0 }));
+    let system_entries = view.len();
+    let cache = given.cache.map(|cache| (cache.path.as_path(), cache.identity));
+    view.extend(host::home(given.home, cache));
+    let mut writable = vec![
+        given.home.to_owned(),
+        PathBuf::from("/tmp"),
+        PathBuf::from("/run"),
+        PathBuf::from("/dev/shm"),
+    ];
+    if given.policy.workspace.mode.value != WorkspaceMode::None {
+        view.retain(|entry| entry.at != given.project.root);
+        view.push(bind(&given.project.root, Some(given.project.identity), Access::ReadWrite));
+        writable.push(given.project.root.clone());
+    }
+    for grant in &given.policy.files.read {
+        add_grant(&mut view, &grant.value.path, Access::ReadOnly);
+    }
+    for grant in &given.policy.files.write {
+        add_grant(&mut view, &grant.value.path, Access::ReadWrite);
+        writable.push(grant.value.path.clone());
+    }
+    let handed = if given.hands_in { hand_in(&mut view[system_entries..], given) } else { vec![] };
+    let private_bytes = given.policy.limits.disk.value.map_or(PRIVATE_BYTES, |bytes| bytes.0);
+    View {
+        spec: Spec { user, view, hostname: given.hostname.to_owned(), private_bytes },
+        confinement: Confinement {
+            writable,
+            openable: vec!["/dev".into(), "/proc".into()],
+            ptrace: given.policy.kernel.ptrace.value,
+            nested_userns: given.policy.kernel.nested_userns.value,
+        },
+        handed,
+    }
+}
+
+fn bind(path: &Path, expect: Option<(u64, u64)>, access: Access) -> Entry {
+    let kind = if path.is_dir() { Kind::Directory } else { Kind::File };
+    let source = Source::Path { path: path.to_owned(), expect };
+    Entry::new(path, What::Bind { source, kind, access })
+}
+
+/// A later grant of the same place takes the earlier one's.
+fn add_grant(view: &mut Vec<Entry>, path: &Path, access: Access) {
+    view.retain(|entry| entry.at != path);
+    view.push(bind(path, None, access));
+}
+
+/// Replaces every path that root may reach but the workload's user may not by a
+/// tree that is handed in.
+fn hand_in(view: &mut [Entry], given: &Given<'_>) -> Vec<HandedTree> {
+    let mut handed = Vec::new();
+    for entry in view {
+        let What::Bind { source, .. } = &mut entry.what else { continue };
+        let Source::Path { path, expect } = source else { continue };
+        let maps_owners = given.identity.maps_project && *path == given.project.root;
+        let tree = HandedTree { path: path.clone(), expect: *expect, maps_owners };
+        *source = Source::Handed(handed.len());
+        handed.push(tree);
+    }
+    handed
+}
+
+/// Says whether a directory of the host is in the view at its own path.
+pub(crate) fn shows(spec: &Spec, path: &Path) -> bool {
+    let real = path.canonicalize();
+    let within = |path: &Path| {
+        spec.view.iter().any(|entry| {
+            matches!(entry.what, What::Bind { .. } | What::Private { .. } | What::Link { .. })
+                && path.starts_with(&entry.at)
+                && !matches!(entry.what, What::Private { .. })
+        })
+    };
+    path.is_dir() && (within(path) || real.is_ok_and(|real| within(&real)))
+}

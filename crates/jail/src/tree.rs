@@ -1,0 +1,71 @@
+//! Trees that the launcher opens for the workload, because the workload's user
+//! may not reach them itself.
+
+use atoll_sys::mount as attributes;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use rustix::mount::{OpenTreeFlags, open_tree};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// A tree that could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    #[error("{path:?} cannot be opened")]
+    Open { path: PathBuf, source: io::Error },
+    #[error("{path:?} is not what it was a moment ago")]
+    Changed { path: PathBuf },
+    #[error("{path:?} cannot be shown to the sandbox")]
+    Clone { path: PathBuf, source: io::Error },
+    #[error("the file system of {path:?} cannot map the owners of files")]
+    MapOwners { path: PathBuf, source: io::Error },
+}
+
+/// Opens a real path of the host: no symbolic link on the way, and the same
+/// (device, inode) as was planned.
+///
+/// # Errors
+///
+/// [`TreeError::Open`], [`TreeError::Changed`].
+pub fn open(path: &Path, expect: Option<(u64, u64)>) -> Result<OwnedFd, TreeError> {
+    let failed = |error: Errno| TreeError::Open { path: path.to_owned(), source: error.into() };
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let found = rustix::fs::openat2(rustix::fs::CWD, path, flags, Mode::empty(), resolve)
+        .map_err(failed)?;
+    if let Some(expected) = expect {
+        let stat = rustix::fs::fstat(&found).map_err(failed)?;
+        if (stat.st_dev, stat.st_ino) != expected {
+            return Err(TreeError::Changed { path: path.to_owned() });
+        }
+    }
+    Ok(found)
+}
+
+/// Clones the tree at a real path, with its owners seen through `owners` if
+/// that user namespace is given.
+///
+/// # Errors
+///
+/// Each variant of [`TreeError`].
+pub fn clone(
+    path: &Path,
+    expect: Option<(u64, u64)>,
+    owners: Option<BorrowedFd<'_>>,
+) -> Result<OwnedFd, TreeError> {
+    let found = open(path, expect)?;
+    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    if owners.is_none() {
+        flags |= OpenTreeFlags::AT_RECURSIVE;
+    }
+    let tree = open_tree(&found, "", flags)
+        .map_err(|error| TreeError::Clone { path: path.to_owned(), source: error.into() })?;
+    if let Some(userns) = owners {
+        attributes::map_owners(tree.as_fd(), userns)
+            .map_err(|source| TreeError::MapOwners { path: path.to_owned(), source })?;
+    }
+    Ok(tree)
+}
