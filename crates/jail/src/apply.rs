@@ -42,14 +42,19 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
     }
 }
 
-/// Carries out `steps`; `handed` are the trees of [`Source::Handed`].
+/// Carries out `steps`; `handed` are the trees of [`Source::Handed`], `late`
+/// waits for the next of [`Source::Late`].
 ///
 /// # Errors
 ///
 /// The first step that fails. The process is then in an unfinished place and
 /// must end.
-pub fn apply(steps: &[Step], handed: &[OwnedFd]) -> Result<(), ApplyError> {
-    let mut builder = Builder { handed, old_root: None };
+pub fn apply(
+    steps: &[Step],
+    handed: &[OwnedFd],
+    late: &mut dyn FnMut() -> io::Result<OwnedFd>,
+) -> Result<(), ApplyError> {
+    let mut builder = Builder { handed, late, old_root: None };
     for (index, step) in steps.iter().enumerate() {
         builder.step(step).map_err(|failed| ApplyError {
             index,
@@ -63,6 +68,7 @@ pub fn apply(steps: &[Step], handed: &[OwnedFd]) -> Result<(), ApplyError> {
 
 struct Builder<'a> {
     handed: &'a [OwnedFd],
+    late: &'a mut dyn FnMut() -> io::Result<OwnedFd>,
     /// The host's root, until it is left.
     old_root: Option<OwnedFd>,
 }
@@ -91,7 +97,6 @@ impl Builder<'_> {
             Step::SetHostname { name } => {
                 rustix::system::sethostname(name.as_bytes()).at("sethostname")
             }
-            Step::LoopbackUp => atoll_sys::loopback::up().at("ioctl(SIOCSIFFLAGS)"),
         }
     }
 
@@ -108,7 +113,7 @@ impl Builder<'_> {
         rustix::process::pivot_root(".", ".").at("pivot_root")
     }
 
-    fn bind(&self, at: &Path, source: &Source, access: Access) -> Result<(), Failed> {
+    fn bind(&mut self, at: &Path, source: &Source, access: Access) -> Result<(), Failed> {
         let opened;
         let tree = match source {
             Source::Path { path, expect } => {
@@ -116,7 +121,12 @@ impl Builder<'_> {
                 opened.as_fd()
             }
             Source::Handed(index) => {
-                self.handed.get(*index).ok_or(Errno::BADF).at("find the handed tree")?.as_fd()
+                let tree = self.handed.get(*index).ok_or(Errno::BADF);
+                tree.at("find the handed tree")?.as_fd()
+            }
+            Source::Late => {
+                opened = (self.late)().at("wait for the launcher's tree")?;
+                opened.as_fd()
             }
         };
         let read_only = match access {

@@ -56,13 +56,15 @@ pub struct Walls {
 }
 
 impl Walls {
-    /// Prepares the walls in the finished view. `traps` and `listener` are for
-    /// a supervisor, if there is one.
+    /// Prepares the walls in the finished view, and empties the bounding set of
+    /// the calling process on the way, which its children inherit.
     ///
     /// # Errors
     ///
     /// A kernel without Landlock, or a path that cannot be opened.
     pub fn prepare(confinement: &Confinement, options: &Options<'_>) -> Result<Self, ConfineError> {
+        atoll_sys::caps::clear_bounding_set()
+            .map_err(|source| ConfineError::Call { call: "prctl(PR_CAPBSET_DROP)", source })?;
         let listener = if options.listener { Listener::Killable } else { Listener::None };
         Ok(Self { rules: rules(confinement)?, filter: build(options), listener })
     }

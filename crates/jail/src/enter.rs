@@ -8,6 +8,7 @@
 
 use crate::spec::User;
 use atoll_sys::clone::{self, Fork};
+use atoll_sys::netns::Preparing;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
@@ -20,6 +21,8 @@ use std::path::PathBuf;
 pub enum EnterError {
     #[error("cannot make the control socket")]
     Socket(#[source] io::Error),
+    #[error("cannot make the network namespace ({step})")]
+    Network { step: &'static str, source: io::Error },
     #[error("cannot make the namespaces")]
     Namespaces(#[source] io::Error),
     #[error("cannot write {path:?}")]
@@ -36,6 +39,7 @@ impl EnterError {
     pub fn step(&self) -> (&'static str, Option<i32>) {
         match self {
             Self::Socket(source) => ("socket", source.raw_os_error()),
+            Self::Network { step, source } => (step, source.raw_os_error()),
             Self::Namespaces(source) => ("clone", source.raw_os_error()),
             Self::Map { source, .. } => ("uid_map", source.raw_os_error()),
             Self::Become { source, .. } => ("setuid", source.raw_os_error()),
@@ -70,19 +74,26 @@ const GO: &[u8] = b"go";
 const TREE: &[u8] = b"t";
 
 /// Clones the calling process, which must have one thread, into new user,
-/// mount, pid, network, IPC, UTS and cgroup namespaces.
+/// mount, pid, IPC, UTS and cgroup namespaces, and into the network namespace
+/// that has been prepared.
+///
+/// The network namespace is entered first, so it belongs to a user namespace
+/// above the sandbox's own: nothing inside can ever change its rules, links or
+/// routes, whatever capabilities it might come to hold.
 ///
 /// # Errors
 ///
 /// [`EnterError::Socket`], [`EnterError::Namespaces`].
-pub fn enter(cgroup: Option<BorrowedFd<'_>>) -> Result<Side, EnterError> {
+pub fn enter(network: Preparing, cgroup: Option<BorrowedFd<'_>>) -> Result<Side, EnterError> {
+    network
+        .enter()
+        .map_err(|error| EnterError::Network { step: error.step, source: error.source })?;
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|error| EnterError::Socket(error.into()))?;
     let namespaces = clone::NEW_USER
         | clone::NEW_MOUNT
         | clone::NEW_PID
-        | clone::NEW_NET
         | clone::NEW_IPC
         | clone::NEW_UTS
         | clone::NEW_CGROUP;
@@ -131,8 +142,8 @@ impl Launched {
         rustix::fs::openat(&directory, "ns/user", flags, Mode::empty()).map_err(failed("ns/user"))
     }
 
-    /// Hands a detached tree to the child; the order is that of
-    /// [`Source::Handed`](crate::spec::Source::Handed).
+    /// Hands in a detached tree that could only be opened after the clone; the
+    /// order is that of [`Source::Late`](crate::spec::Source::Late).
     ///
     /// # Errors
     ///
@@ -155,7 +166,22 @@ impl Launched {
 #[derive(Debug)]
 pub struct Admitted {
     pub control: OwnedFd,
-    pub handed: Vec<OwnedFd>,
+}
+
+impl Admitted {
+    /// Waits for the next tree that the launcher hands in.
+    ///
+    /// # Errors
+    ///
+    /// The launcher went away.
+    pub fn next_tree(&self) -> io::Result<OwnedFd> {
+        let mut buffer = [0; 8];
+        let (length, tree) = atoll_sys::scm::receive(self.control.as_fd(), &mut buffer)?;
+        match (&buffer[..length], tree) {
+            (message, Some(tree)) if message == TREE => Ok(tree),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
 }
 
 impl Newborn {
@@ -166,19 +192,14 @@ impl Newborn {
     ///
     /// [`EnterError::Abandoned`], [`EnterError::Become`].
     pub fn admitted(self, user: User) -> Result<Admitted, EnterError> {
-        let mut handed = Vec::new();
-        loop {
-            let mut buffer = [0; 8];
-            let (length, tree) = atoll_sys::scm::receive(self.control.as_fd(), &mut buffer)
-                .map_err(EnterError::Socket)?;
-            match (&buffer[..length], tree) {
-                (message, Some(tree)) if message == TREE => handed.push(tree),
-                (message, None) if message == GO => break,
-                _ => return Err(EnterError::Abandoned),
-            }
+        let mut buffer = [0; 8];
+        let (length, _) = atoll_sys::scm::receive(self.control.as_fd(), &mut buffer)
+            .map_err(EnterError::Socket)?;
+        if &buffer[..length] != GO {
+            return Err(EnterError::Abandoned);
         }
         become_user(user).map_err(|source| EnterError::Become { uid: user.inside_uid, source })?;
-        Ok(Admitted { control: self.control, handed })
+        Ok(Admitted { control: self.control })
     }
 }
 

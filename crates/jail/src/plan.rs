@@ -57,7 +57,6 @@ pub enum Step {
     SetHostname {
         name: String,
     },
-    LoopbackUp,
 }
 
 /// Why a spec cannot be planned.
@@ -115,7 +114,6 @@ pub fn plan(spec: &Spec) -> Result<Vec<Step>, PlanError> {
         Step::LeaveOldRoot,
         Step::SealRoot,
         Step::SetHostname { name: spec.hostname.clone() },
-        Step::LoopbackUp,
     ]);
     Ok(steps)
 }
@@ -234,6 +232,7 @@ impl fmt::Display for Step {
                 match source {
                     Source::Path { path, .. } => write!(f, "bind {path:?} at {at:?} {how}"),
                     Source::Handed(index) => write!(f, "bind tree {index} at {at:?} {how}"),
+                    Source::Late => write!(f, "bind the next tree at {at:?} {how}"),
                 }
             }
             Self::KeepWritable { at } => write!(f, "keep {at:?} writable"),
@@ -244,7 +243,6 @@ impl fmt::Display for Step {
             Self::LeaveOldRoot => write!(f, "leave the old root"),
             Self::SealRoot => write!(f, "make the root read-only"),
             Self::SetHostname { name } => write!(f, "set host name {name:?}"),
-            Self::LoopbackUp => write!(f, "bring the loopback interface up"),
         }
     }
 }

@@ -37,7 +37,6 @@ fn parents_come_first_and_a_writable_place_is_kept_before_it_is_filled() {
     leave the old root
     make the root read-only
     set host name "atoll"
-    bring the loopback interface up
     "#);
 }
 

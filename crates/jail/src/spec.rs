@@ -59,8 +59,11 @@ pub enum Source {
     /// workload's own rights. `expect` is the (device, inode) seen when the
     /// jail was planned.
     Path { path: PathBuf, expect: Option<(u64, u64)> },
-    /// The n-th tree that the launcher hands in.
+    /// The n-th tree that the launcher opened before the clone.
     Handed(usize),
+    /// The next tree that the launcher hands in after it, in the order of the
+    /// plan.
+    Late,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,27 +19,36 @@ struct Data {
     inheritable: u32,
 }
 
-/// Keeps just the capabilities in `keep` (bit n is capability n), effective and
-/// permitted; nothing is inheritable, ambient or left in the bounding set.
+/// Empties the bounding set, for the calling process and all its children:
+/// no execve(2) gives any capability again.
 ///
-/// Source: capabilities(7), capset(2), prctl(2) `PR_CAPBSET_DROP`.
+/// Source: capabilities(7), prctl(2) `PR_CAPBSET_DROP`.
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SETPCAP` for the bounding set.
-pub fn keep_only(keep: u64) -> io::Result<()> {
+/// `EPERM` without `CAP_SETPCAP`.
+pub fn clear_bounding_set() -> io::Result<()> {
     for capability in 0..64 {
         // SAFETY: prctl with integers only.
         let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
         if result != 0 {
             let error = io::Error::last_os_error();
             // The first number the kernel does not know ends the list.
-            if error.raw_os_error() == Some(libc::EINVAL) {
-                break;
-            }
-            return Err(error);
+            return if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) };
         }
     }
+    Ok(())
+}
+
+/// Keeps just the capabilities in `keep` (bit n is capability n), effective and
+/// permitted; nothing is inheritable or ambient.
+///
+/// Source: capset(2).
+///
+/// # Errors
+///
+/// `EPERM` for a capability that is not permitted now.
+pub fn keep_only(keep: u64) -> io::Result<()> {
     const VERSION_3: u32 = 0x2008_0522;
     let mut header = Header { version: VERSION_3, pid: 0 };
     let words = [(keep & 0xffff_ffff) as u32, (keep >> 32) as u32];

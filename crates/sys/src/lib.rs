@@ -11,6 +11,7 @@ pub mod fd;
 pub mod helper;
 pub mod loopback;
 pub mod mount;
+pub mod netns;
 pub mod notify;
 pub mod probe;
 pub mod process;

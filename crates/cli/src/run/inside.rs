@@ -25,7 +25,7 @@ pub(super) struct Inside {
 }
 
 /// Becomes PID 1.
-pub(super) fn become_init(newborn: Newborn, inside: &Inside) -> ! {
+pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd>) -> ! {
     // Nothing is lost: what arrives meanwhile waits for the signal descriptor.
     process::set_signal_mask(SignalSet::ALL).ok();
     process::scrub_arguments(c"atoll-init");
@@ -34,12 +34,13 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside) -> ! {
         // There is nobody to tell.
         Err(_) => process::exit_now(1),
     };
+    let applied = apply::apply(&inside.steps, &handed, &mut || admitted.next_tree());
+    drop(handed);
     let control = admitted.control;
-    if let Err(error) = apply::apply(&inside.steps, &admitted.handed) {
+    if let Err(error) = applied {
         let errno = error.source.raw_os_error().unwrap_or(0);
         init::fail(&control, failure(error.call, &error, errno));
     }
-    drop(admitted.handed);
     let options = Options {
         ptrace: inside.confinement.ptrace,
         nested_userns: inside.confinement.nested_userns,

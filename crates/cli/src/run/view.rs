@@ -4,7 +4,7 @@ use super::cache::Cache;
 use super::caller::Identity;
 use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_jail::confine::Confinement;
-use atoll_jail::host::{self, Account};
+use atoll_jail::host;
 use atoll_jail::spec::{Access, Entry, Kind, Source, Spec, What};
 use std::path::{Path, PathBuf};
 
@@ -25,8 +25,8 @@ pub(crate) struct Given<'a> {
     pub(crate) project: &'a Project,
     pub(crate) identity: Identity,
     pub(crate) home: &'a Path,
-    pub(crate) shell: &'a Path,
-    pub(crate) user_name: &'a str,
+    /// The directory that becomes `/etc`.
+    pub(crate) etc: &'a Path,
     pub(crate) hostname: &'a str,
     pub(crate) cache: Option<&'a Cache>,
     /// Root opens what the workload's user may not reach, and hands it in.
@@ -38,7 +38,6 @@ pub(crate) struct Given<'a> {
 pub(crate) struct HandedTree {
     pub(crate) path: PathBuf,
     pub(crate) expect: Option<(u64, u64)>,
-    pub(crate) maps_owners: bool,
 }
 
 /// The view and what goes with it.
@@ -48,22 +47,16 @@ pub(crate) struct View {
     pub(crate) confinement: Confinement,
     /// In the order of [`Source::Handed`].
     pub(crate) handed: Vec<HandedTree>,
+    /// In the order of [`Source::Late`].
+    pub(crate) late: Vec<HandedTree>,
 }
 
 /// Puts the view together.
 pub(crate) fn build(given: &Given<'_>) -> View {
     let user = given.identity.user;
-    let account = Account {
-        name: given.user_name.to_owned(),
-        uid: user.inside_uid,
-        gid: user.inside_gid,
-        home: given.home.to_owned(),
-        shell: given.shell.to_owned(),
-    };
     let mut view = host::system();
-    view.extend(host::etc(&account, given.hostname));
+    view.push(system_at("/etc", given.etc));
     view.push(Entry::new("/proc", What::Proc { cover_root_writable: user.outside_uid == 0 }));
-    let system_entries = view.len();
     let cache = given.cache.map(|cache| (cache.path.as_path(), cache.identity));
     view.extend(host::home(given.home, cache));
     let mut writable = vec![
@@ -84,7 +77,9 @@ pub(crate) fn build(given: &Given<'_>) -> View {
         add_grant(&mut view, &grant.value.path, Access::ReadWrite);
         writable.push(grant.value.path.clone());
     }
-    let handed = if given.hands_in { hand_in(&mut view[system_entries..], given) } else { vec![] };
+    // Late trees come in the order of the plan, which sorts by place.
+    view.sort_by(|a, b| a.at.cmp(&b.at));
+    let (handed, late) = if given.hands_in { hand_in(&mut view, given) } else { (vec![], vec![]) };
     let private_bytes = given.policy.limits.disk.value.map_or(PRIVATE_BYTES, |bytes| bytes.0);
     View {
         spec: Spec { user, view, hostname: given.hostname.to_owned(), private_bytes },
@@ -95,7 +90,14 @@ pub(crate) fn build(given: &Given<'_>) -> View {
             nested_userns: given.policy.kernel.nested_userns.value,
         },
         handed,
+        late,
     }
+}
+
+/// A directory of the host, read-only, at another place.
+fn system_at(at: &str, path: &Path) -> Entry {
+    let source = Source::Path { path: path.to_owned(), expect: None };
+    Entry::new(at, What::Bind { source, kind: Kind::Directory, access: Access::ReadOnly })
 }
 
 fn bind(path: &Path, expect: Option<(u64, u64)>, access: Access) -> Entry {
@@ -112,28 +114,27 @@ fn add_grant(view: &mut Vec<Entry>, path: &Path, access: Access) {
 
 /// Replaces every path that root may reach but the workload's user may not by a
 /// tree that is handed in.
-fn hand_in(view: &mut [Entry], given: &Given<'_>) -> Vec<HandedTree> {
-    let mut handed = Vec::new();
+fn hand_in(view: &mut [Entry], given: &Given<'_>) -> (Vec<HandedTree>, Vec<HandedTree>) {
+    let (mut handed, mut late) = (Vec::new(), Vec::new());
     for entry in view {
         let What::Bind { source, .. } = &mut entry.what else { continue };
         let Source::Path { path, expect } = source else { continue };
+        if *path == entry.at && host::places().any(|place| place == path) {
+            continue;
+        }
         let maps_owners = given.identity.maps_project && *path == given.project.root;
-        let tree = HandedTree { path: path.clone(), expect: *expect, maps_owners };
-        *source = Source::Handed(handed.len());
-        handed.push(tree);
+        let tree = HandedTree { path: path.clone(), expect: *expect };
+        // Owners can be mapped only when the sandbox's user namespace is there.
+        *source = if maps_owners { Source::Late } else { Source::Handed(handed.len()) };
+        if maps_owners { late.push(tree) } else { handed.push(tree) }
     }
-    handed
+    (handed, late)
 }
 
 /// Says whether a directory of the host is in the view at its own path.
 pub(crate) fn shows(spec: &Spec, path: &Path) -> bool {
-    let real = path.canonicalize();
-    let within = |path: &Path| {
-        spec.view.iter().any(|entry| {
-            matches!(entry.what, What::Bind { .. } | What::Private { .. } | What::Link { .. })
-                && path.starts_with(&entry.at)
-                && !matches!(entry.what, What::Private { .. })
-        })
-    };
-    path.is_dir() && (within(path) || real.is_ok_and(|real| within(&real)))
+    let shown = spec.view.iter().any(|entry| {
+        matches!(entry.what, What::Bind { .. } | What::Link { .. }) && path.starts_with(&entry.at)
+    });
+    shown && path.is_dir()
 }

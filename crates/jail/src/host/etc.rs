@@ -1,9 +1,15 @@
 //! An `/etc` that holds what programs need and nothing that is secret.
+//!
+//! It is put together once and kept in a cache directory: thirty mounts and
+//! copies at every start would cost more than the rest of the view. A manifest
+//! beside it names every file and directory that was looked at, so that a
+//! change on the host is seen at the next start.
 
-use crate::spec::{Access, Entry, Kind, Source, What};
-use rustix::fs::{AtFlags, FileType};
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use rustix::fs::{AtFlags, FileType, Stat};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The one account inside.
@@ -17,76 +23,253 @@ pub struct Account {
     pub shell: PathBuf,
 }
 
-/// Directories shown as they are. Certificates, alternatives, the loader's
-/// cache, and the settings of languages and desktops' file types.
-const DIRECTORIES: [&str; 22] = [
-    "ssl",
+/// Directories and files of the host's `/etc` that are shown as they are:
+/// certificates, alternatives, the loader's cache, settings of languages,
+/// shells and file types. Everything else is left out.
+const SHOWN: [&str; 52] = [
+    "ImageMagick-6",
+    "R",
     "alternatives",
+    "apache-maven",
+    "bash.bashrc",
     "ca-certificates",
-    "pki",
+    "ca-certificates.conf",
     "crypto-policies",
+    "debian_version",
     "fonts",
+    "gai.conf",
+    "gitconfig",
+    "host.conf",
+    "inputrc",
     "java",
+    "java-11-openjdk",
     "java-17-openjdk",
     "java-21-openjdk",
+    "java-25-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "lsb-release",
+    "magic",
+    "magic.mime",
     "maven",
+    "mime.types",
+    "networks",
+    "os-release",
     "perl",
     "php",
+    "pki",
+    "profile",
+    "profile.d",
+    "protocols",
     "python3",
     "python3.11",
     "python3.12",
     "python3.13",
-    "profile.d",
-    "terminfo",
-    "xdg",
-    "vim",
-    "ImageMagick-6",
-    "R",
-];
-
-/// Files shown as they are.
-const FILES: [&str; 3] = ["ld.so.cache", "mime.types", "localtime"];
-
-/// Small files whose content is copied, which is cheaper than a mount.
-const COPIED: [&str; 19] = [
-    "bash.bashrc",
-    "ca-certificates.conf",
-    "debian_version",
-    "gai.conf",
-    "host.conf",
-    "inputrc",
-    "ld.so.conf",
-    "locale.alias",
-    "locale.conf",
-    "lsb-release",
-    "magic",
-    "magic.mime",
-    "networks",
-    "os-release",
-    "profile",
-    "protocols",
+    "python3.14",
+    "redhat-release",
+    "services",
     "shells",
+    "ssl",
+    "terminfo",
     "timezone",
-    "zshrc",
+    "vim",
+    "xdg",
+    "zsh",
 ];
-const COPIED_BYTES_MAX: u64 = 16 * 1024;
 
-/// `services` is large and read by name look-ups only.
-const BOUND_IF_LARGE: [&str; 2] = ["services", "gitconfig"];
+/// Below a shown directory these stay out whoever may read them on the host.
+const LEFT_OUT: [&str; 2] = ["ssl/private", "pki/tls/private"];
 
-/// Puts the `/etc` of the host image together: an allowlist of what is there,
-/// and generated account, name service and host files.
-#[must_use]
-pub fn etc(account: &Account, hostname: &str) -> Vec<Entry> {
-    let mut view = generated(account, hostname);
-    let etc = Path::new("/etc");
-    view.extend(DIRECTORIES.iter().filter_map(|name| bind(&etc.join(name), Kind::Directory)));
-    view.extend(FILES.iter().filter_map(|name| bind(&etc.join(name), Kind::File)));
-    view.extend(COPIED.iter().chain(&BOUND_IF_LARGE).filter_map(|name| copy(&etc.join(name))));
-    view
+/// Bounds of the copy; a host whose `/etc` is larger has it cut there.
+const ENTRIES_MAX: usize = 20_000;
+const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// One thing that was looked at, and how it looked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    path: PathBuf,
+    /// Inode, size, and modification time; all zero for what is not there.
+    stamp: [u64; 4],
 }
 
-fn generated(account: &Account, hostname: &str) -> Vec<Entry> {
+fn stamp(stat: &Stat) -> [u64; 4] {
+    let seconds = u64::from_ne_bytes(stat.st_mtime.to_ne_bytes());
+    let size = u64::from_ne_bytes(stat.st_size.to_ne_bytes());
+    [stat.st_ino, size, seconds, u64::from(stat.st_mtime_nsec as u32)]
+}
+
+fn look(path: &Path) -> Seen {
+    let stat = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    Seen { path: path.to_owned(), stamp: stat.map_or([0; 4], |stat| stamp(&stat)) }
+}
+
+/// Gives a directory below `base` that holds the `/etc` for `account`, making
+/// it anew when the host's has changed. `owner` is who it belongs to.
+///
+/// # Errors
+///
+/// `base` cannot be written, or is not the caller's own.
+pub fn etc(base: &Path, account: &Account, hostname: &str) -> io::Result<PathBuf> {
+    let generated = generated(account, hostname);
+    let name = directory_name(&generated);
+    let directory = base.join(&name);
+    let manifest = base.join(format!("{name}.manifest"));
+    if is_current(&manifest) && directory.is_dir() {
+        return Ok(directory);
+    }
+    make(base, &directory, &manifest, &generated)?;
+    Ok(directory)
+}
+
+/// The generated files decide the name: another account is another directory.
+fn directory_name(generated: &[(&str, String)]) -> String {
+    use std::hash::{Hash, Hasher};
+    // A name, not a proof: the directory is the caller's own.
+    let mut hasher = std::hash::DefaultHasher::new();
+    (env!("CARGO_PKG_VERSION"), generated).hash(&mut hasher);
+    format!("etc-{:016x}", hasher.finish())
+}
+
+fn is_current(manifest: &Path) -> bool {
+    let Ok(bytes) = std::fs::read(manifest) else { return false };
+    let mut seen = parse_manifest(&bytes).peekable();
+    seen.peek().is_some() && seen.all(|entry| entry.is_some_and(|entry| look(&entry.path) == entry))
+}
+
+/// Lines of four numbers and a path.
+fn parse_manifest(bytes: &[u8]) -> impl Iterator<Item = Option<Seen>> + '_ {
+    bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(|line| {
+        let mut fields = line.splitn(5, |byte| *byte == b' ');
+        let mut stamp = [0; 4];
+        for number in &mut stamp {
+            *number = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+        }
+        Some(Seen { path: Path::new(OsStr::from_bytes(fields.next()?)).to_owned(), stamp })
+    })
+}
+
+fn write_manifest(seen: &[Seen]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for Seen { path, stamp: [a, b, c, d] } in seen {
+        bytes.extend(format!("{a} {b} {c} {d} ").into_bytes());
+        bytes.extend(path.as_os_str().as_bytes());
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+/// Makes the directory whole under another name, then exchanges the names.
+fn make(
+    base: &Path,
+    directory: &Path,
+    manifest: &Path,
+    generated: &[(&str, String)],
+) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(base)?;
+    let staged = base.join(format!(".etc-{}", rustix::process::getpid().as_raw_nonzero()));
+    std::fs::remove_dir_all(&staged).or_else(absent_is_fine)?;
+    make_directory(&staged)?;
+    let mut copier = Copier { seen: Vec::new() };
+    for name in SHOWN {
+        if !generated.iter().any(|(generated, _)| *generated == name) {
+            copier.copy(Path::new("/etc"), Path::new(name), &staged)?;
+        }
+    }
+    for (name, content) in generated {
+        write_file(&staged.join(name), content.as_bytes())?;
+    }
+    std::os::unix::fs::symlink("/proc/self/mounts", staged.join("mtab"))?;
+    // A run that has the old one mounted keeps it: it is only unnamed.
+    let old = base.join(format!(".old-{}", rustix::process::getpid().as_raw_nonzero()));
+    std::fs::rename(directory, &old).or_else(absent_is_fine)?;
+    std::fs::rename(&staged, directory)?;
+    std::fs::remove_dir_all(&old).or_else(absent_is_fine)?;
+    let staged_manifest =
+        base.join(format!(".manifest-{}", rustix::process::getpid().as_raw_nonzero()));
+    std::fs::write(&staged_manifest, write_manifest(&copier.seen))?;
+    std::fs::rename(&staged_manifest, manifest)
+}
+
+fn absent_is_fine(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
+}
+
+/// World-readable whatever the caller's umask is: the workload may be another
+/// user.
+fn make_directory(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().mode(0o755).create(path)?;
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+}
+
+fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
+    io::Write::write_all(&mut file, content)
+}
+
+/// Copies what everybody may read; links stay links.
+struct Copier {
+    seen: Vec<Seen>,
+}
+
+impl Copier {
+    fn copy(&mut self, from: &Path, name: &Path, to: &Path) -> io::Result<()> {
+        let source = from.join(name);
+        if self.seen.len() >= ENTRIES_MAX || LEFT_OUT.iter().any(|out| source.ends_with(out)) {
+            return Ok(());
+        }
+        let target = to.join(name.file_name().unwrap_or(name.as_os_str()));
+        let stat = rustix::fs::statat(rustix::fs::CWD, &source, AtFlags::SYMLINK_NOFOLLOW);
+        let Ok(stat) = stat else {
+            self.seen.push(Seen { path: source, stamp: [0; 4] });
+            return Ok(());
+        };
+        let readable = stat.st_mode & 0o004 != 0;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Symlink => {
+                self.note_file(&source, &stat);
+                std::os::unix::fs::symlink(std::fs::read_link(&source)?, target)
+            }
+            FileType::Directory if readable => {
+                self.seen.push(Seen { path: source.clone(), stamp: stamp(&stat) });
+                self.copy_directory(&source, &target)
+            }
+            FileType::RegularFile if readable && is_small(&stat) => {
+                self.note_file(&source, &stat);
+                write_file(&target, &std::fs::read(&source)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A file's own change shows in its directory when it is replaced, as
+    /// package managers do; those directly in `/etc` are edited by hand and
+    /// looked at one by one.
+    fn note_file(&mut self, source: &Path, stat: &Stat) {
+        if source.parent() == Some(Path::new("/etc")) {
+            self.seen.push(Seen { path: source.to_owned(), stamp: stamp(stat) });
+        }
+    }
+
+    fn copy_directory(&mut self, source: &Path, target: &Path) -> io::Result<()> {
+        make_directory(target)?;
+        for entry in std::fs::read_dir(source)? {
+            self.copy(source, Path::new(&entry?.file_name()), target)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_small(stat: &Stat) -> bool {
+    u64::try_from(stat.st_size).is_ok_and(|size| size <= FILE_BYTES_MAX)
+}
+
+fn generated(account: &Account, hostname: &str) -> Vec<(&'static str, String)> {
     let Account { name, uid, gid, home, shell } = account;
     let (home, shell) = (home.display(), shell.display());
     let mut passwd = format!("{name}:x:{uid}:{gid}:{name}:{home}:{shell}\n");
@@ -103,48 +286,72 @@ fn generated(account: &Account, hostname: &str) -> Vec<Entry> {
         format!("127.0.0.1 localhost {hostname}\n::1 localhost ip6-localhost ip6-loopback\n");
     let names = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n\
                  protocols: files\nservices: files\n";
+    // Nobody answers there: a look-up fails at once instead of timing out.
+    let resolver = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
     vec![
-        Entry::file("/etc/passwd", passwd),
-        Entry::file("/etc/group", group),
-        Entry::file("/etc/hosts", hosts),
-        Entry::file("/etc/hostname", format!("{hostname}\n")),
-        Entry::file("/etc/nsswitch.conf", names),
-        // Nobody answers there: a look-up fails at once instead of timing out.
-        Entry::file("/etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"),
-        Entry::link("/etc/mtab", "/proc/self/mounts"),
+        ("passwd", passwd),
+        ("group", group),
+        ("hosts", hosts),
+        ("hostname", format!("{hostname}\n")),
+        ("nsswitch.conf", names.to_owned()),
+        ("resolv.conf", resolver.to_owned()),
     ]
 }
 
-fn kind_of(path: &Path) -> Option<FileType> {
-    let stat = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    Some(FileType::from_raw_mode(stat.st_mode))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
-fn link_target(path: &Path) -> Option<PathBuf> {
-    let target = rustix::fs::readlink(path, Vec::new()).ok()?;
-    Some(PathBuf::from(OsString::from_vec(target.into_bytes())))
-}
-
-/// A read-only bind, or the link itself where there is one: its target lies in
-/// `/usr` or is not for the sandbox.
-fn bind(path: &Path, kind: Kind) -> Option<Entry> {
-    match (kind_of(path)?, kind) {
-        (FileType::Symlink, _) => Some(Entry::link(path, link_target(path)?)),
-        (FileType::Directory, Kind::Directory) | (FileType::RegularFile, Kind::File) => {
-            let source = Source::Path { path: path.to_owned(), expect: None };
-            Some(Entry::new(path, What::Bind { source, kind, access: Access::ReadOnly }))
+    fn account() -> Account {
+        Account {
+            name: "ada".to_owned(),
+            uid: 1000,
+            gid: 1000,
+            home: "/home/ada".into(),
+            shell: "/bin/sh".into(),
         }
-        _ => None,
     }
-}
 
-fn copy(path: &Path) -> Option<Entry> {
-    if kind_of(path)? != FileType::RegularFile {
-        return bind(path, Kind::File);
+    #[test]
+    fn accounts_are_generated_and_secrets_are_not_there() {
+        let base = tempfile::tempdir().unwrap();
+        let etc = etc(base.path(), &account(), "box").unwrap();
+        let passwd = std::fs::read_to_string(etc.join("passwd")).unwrap();
+        assert!(passwd.contains("ada:x:1000:1000:ada:/home/ada:/bin/sh\n"), "{passwd}");
+        for secret in ["shadow", "gshadow", "sudoers", "ssh", "ssl/private", "machine-id"] {
+            assert!(!etc.join(secret).exists(), "{secret}");
+        }
+        // The control: the host has at least the first of them.
+        assert!(Path::new("/etc/shadow").exists());
+        assert_eq!(std::fs::metadata(&etc).unwrap().permissions().mode() & 0o777, 0o755);
     }
-    let length = std::fs::metadata(path).ok()?.len();
-    if length > COPIED_BYTES_MAX {
-        return bind(path, Kind::File);
+
+    #[test]
+    fn it_is_kept_until_the_host_changes() {
+        let base = tempfile::tempdir().unwrap();
+        let first = etc(base.path(), &account(), "box").unwrap();
+        std::fs::write(first.join("mark"), "").unwrap();
+        assert_eq!(etc(base.path(), &account(), "box").unwrap(), first);
+        assert!(first.join("mark").exists(), "it was made anew without a reason");
+        let name = format!("{}.manifest", first.file_name().unwrap().to_str().unwrap());
+        let manifest = base.path().join(name);
+        let mut seen = std::fs::read(&manifest).unwrap();
+        seen.extend(b"1 2 3 4 /etc/hostname\n");
+        std::fs::write(&manifest, seen).unwrap();
+        etc(base.path(), &account(), "box").unwrap();
+        assert!(!first.join("mark").exists(), "a change was not seen");
     }
-    Some(Entry::file(path, std::fs::read(path).ok()?))
+
+    #[test]
+    fn manifests_with_garbage_are_not_current() {
+        let base = tempfile::tempdir().unwrap();
+        let manifest = base.path().join("m");
+        for text in ["", "\n", "1 2 3\n", "a b c d /etc\n"] {
+            std::fs::write(&manifest, text).unwrap();
+            assert!(!is_current(&manifest), "{text:?}");
+        }
+        std::fs::write(&manifest, write_manifest(&[look(Path::new("/usr"))])).unwrap();
+        assert!(is_current(&manifest));
+    }
 }

@@ -1,6 +1,7 @@
 //! Toolchains under a home directory that is otherwise hidden.
 
 use crate::spec::{Access, Entry, Kind, Source, What};
+use rustix::fs::{AtFlags, FileType};
 use std::path::{Path, PathBuf};
 
 /// Directories below HOME that hold programs and nothing of the user's own.
@@ -53,7 +54,18 @@ pub const CACHE_DIRECTORIES: [&str; CACHES.len()] = {
     names
 };
 
-/// A private HOME at its own path: toolchains read-only, the cache directory
+/// The real directory at `path`, which may itself be a link to another disk:
+/// its target is what is shown, at the place where tools look for it.
+fn directory_behind(path: &Path) -> Option<PathBuf> {
+    let stat = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Some(path.to_owned()),
+        FileType::Symlink => path.canonicalize().ok().filter(|target| target.is_dir()),
+        _ => None,
+    }
+}
+
+/// A private HOME at its own path, which is real (no link in it): toolchains read-only, the cache directory
 /// `cache` as `~/.cache`.
 #[must_use]
 pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Vec<Entry> {
@@ -61,10 +73,8 @@ pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Vec<Entry> {
     let mut seen: Vec<PathBuf> = Vec::new();
     for place in TOOLCHAINS {
         let path = home.join(place);
-        // The directory may itself be a link to another disk: its target is
-        // what is shown, at the place where tools look for it.
-        let Ok(target) = std::fs::canonicalize(&path) else { continue };
-        if !target.is_dir() || seen.contains(&target) {
+        let Some(target) = directory_behind(&path) else { continue };
+        if seen.contains(&target) {
             continue;
         }
         seen.push(target.clone());

@@ -1,0 +1,186 @@
+//! A network namespace made beside the caller's own work.
+//!
+//! Making one takes the kernel as long as all other namespaces together, and it
+//! needs nothing from the caller. A child that shares our memory and descriptors
+//! makes it on another processor; the caller enters it when it gets that far.
+//! Where the caller is not root, the child first makes a user namespace to own
+//! it, so the network belongs to nobody inside the sandbox's own user namespace,
+//! which is a child of that one.
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use std::io;
+use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+const STACK_BYTES: usize = 32 * 1024;
+
+/// What the child leaves for us. Descriptors are -1 until they are there.
+#[derive(Debug)]
+struct Shared {
+    is_root: bool,
+    uid: u32,
+    gid: u32,
+    user: AtomicI32,
+    net: AtomicI32,
+    /// errno of the step that failed, and its number.
+    errno: AtomicI32,
+    step: AtomicI32,
+}
+
+/// A network namespace that is being made.
+#[derive(Debug)]
+pub struct Preparing {
+    pid: i32,
+    shared: Box<Shared>,
+    _stack: Vec<u128>,
+}
+
+/// A failed step on the way to a network namespace.
+#[derive(Debug)]
+pub struct NetError {
+    pub step: &'static str,
+    pub source: io::Error,
+}
+
+const STEPS: [&str; 6] = ["unshare", "setgroups", "uid_map", "gid_map", "lo", "ns"];
+
+/// Starts making a network namespace with its loopback interface up.
+///
+/// Source: clone(2), network_namespaces(7), user_namespaces(7).
+///
+/// # Errors
+///
+/// `EAGAIN` over a process limit, `ENOMEM`.
+pub fn prepare() -> io::Result<Preparing> {
+    let shared = Box::new(Shared {
+        is_root: rustix::process::geteuid().is_root(),
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        user: AtomicI32::new(-1),
+        net: AtomicI32::new(-1),
+        errno: AtomicI32::new(0),
+        step: AtomicI32::new(0),
+    });
+    let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
+    let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
+    let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD;
+    let argument = std::ptr::from_ref::<Shared>(&shared).cast_mut();
+    // SAFETY: `run` uses nothing but its own stack, the shared block (atomics and
+    // values that nobody writes) and raw system calls: rustix's Linux backend
+    // neither allocates nor touches errno or thread-locals in the calls made.
+    // Stack and block outlive the child: `enter` and `drop` wait for it.
+    let pid = unsafe { libc::clone(run, top.cast(), flags, argument.cast()) };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(Preparing { pid, shared, _stack: stack })
+}
+
+extern "C" fn run(argument: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: the pointer that `prepare` passed; the block is only read here,
+    // but for its atomics.
+    let shared = unsafe { &*argument.cast::<Shared>() };
+    if let Err((step, errno)) = make(shared) {
+        shared.step.store(step, Ordering::Relaxed);
+        shared.errno.store(errno.raw_os_error(), Ordering::Release);
+    }
+    0
+}
+
+fn make(shared: &Shared) -> Result<(), (i32, Errno)> {
+    let user = if shared.is_root { UnshareFlags::empty() } else { UnshareFlags::NEWUSER };
+    // SAFETY: this process has a file system view and, but for memory that it
+    // does not write, nothing in common with threads of its own: it has none.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET | user) }.map_err(|e| (0, e))?;
+    if !shared.is_root {
+        write(c"/proc/self/setgroups", b"deny").map_err(|e| (1, e))?;
+        map(c"/proc/self/uid_map", shared.uid).map_err(|e| (2, e))?;
+        map(c"/proc/self/gid_map", shared.gid).map_err(|e| (3, e))?;
+        shared.user.store(open(c"/proc/self/ns/user").map_err(|e| (5, e))?, Ordering::Relaxed);
+    }
+    crate::loopback::up_raw().map_err(|e| (4, e))?;
+    shared.net.store(open(c"/proc/self/ns/net").map_err(|e| (5, e))?, Ordering::Release);
+    Ok(())
+}
+
+fn open(path: &std::ffi::CStr) -> Result<i32, Errno> {
+    let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(fd.into_raw_fd())
+}
+
+fn write(path: &std::ffi::CStr, text: &[u8]) -> Result<(), Errno> {
+    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(&file, text).map(|_| ())
+}
+
+/// Writes "ID ID 1" without an allocation.
+fn map(path: &std::ffi::CStr, id: u32) -> Result<(), Errno> {
+    let mut digits = [b' '; 12];
+    let (mut at, mut rest) = (11, id);
+    loop {
+        digits[at] = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        rest /= 10;
+        at -= 1;
+        if rest == 0 {
+            break;
+        }
+    }
+    let mut line = [b' '; 26];
+    line[..12].copy_from_slice(&digits);
+    line[12..24].copy_from_slice(&digits);
+    line[24..].copy_from_slice(b" 1");
+    write(path, &line)
+}
+
+impl Preparing {
+    /// Waits until the namespace is there and moves the calling process, which
+    /// must have one thread, into it (and into the user namespace that owns it,
+    /// where the caller is not root).
+    ///
+    /// # Errors
+    ///
+    /// The step that failed: `EPERM` where user namespaces are refused.
+    pub fn enter(mut self) -> Result<(), NetError> {
+        self.wait();
+        let errno = self.shared.errno.load(Ordering::Acquire);
+        if errno != 0 {
+            let step = usize::try_from(self.shared.step.load(Ordering::Relaxed)).unwrap_or(0);
+            let step = STEPS.get(step).copied().unwrap_or("netns");
+            return Err(NetError { step, source: io::Error::from_raw_os_error(errno) });
+        }
+        let user = take(&self.shared.user);
+        let net = take(&self.shared.net);
+        let enter = |fd: Option<OwnedFd>, kind, step| {
+            fd.map_or(Ok(()), |fd| {
+                move_into_link_name_space(fd.as_fd(), Some(kind))
+                    .map_err(|error| NetError { step, source: error.into() })
+            })
+        };
+        enter(user, LinkNameSpaceType::User, "setns(user)")?;
+        enter(net, LinkNameSpaceType::Network, "setns(net)")
+    }
+
+    fn wait(&mut self) {
+        if self.pid > 0 {
+            // Nobody else collects it; an error means that it is gone already.
+            crate::process::wait_for(self.pid).ok();
+            self.pid = 0;
+        }
+    }
+}
+
+impl Drop for Preparing {
+    fn drop(&mut self) {
+        self.wait();
+        drop((take(&self.shared.user), take(&self.shared.net)));
+    }
+}
+
+fn take(slot: &AtomicI32) -> Option<OwnedFd> {
+    let raw = slot.swap(-1, Ordering::Acquire);
+    // SAFETY: the child made this descriptor in our shared table and left it to
+    // us; the swap takes it exactly once.
+    (raw >= 0).then(|| unsafe { OwnedFd::from_raw_fd(raw) })
+}
