@@ -20,6 +20,21 @@ pub(crate) const HOME: Variable = Variable {
     about: "the home directory that is hidden; without it the entry of the user in /etc/passwd counts",
 };
 
+pub(crate) const SHELL: Variable = Variable {
+    name: "SHELL",
+    about: "the login shell that the account inside gets; else /bin/sh",
+};
+
+pub(crate) const USER: Variable = Variable {
+    name: "USER",
+    about: "the account's name inside, where the user is the caller; else user",
+};
+
+pub(crate) const XDG_CACHE_HOME: Variable = Variable {
+    name: "XDG_CACHE_HOME",
+    about: "where the private package caches of projects lie, below atoll/; else ~/.cache",
+};
+
 pub(crate) const XDG_CONFIG_HOME: Variable = Variable {
     name: "XDG_CONFIG_HOME",
     about: "where the user's policy lies, as atoll/config.toml; else ~/.config. Only an absolute path counts",

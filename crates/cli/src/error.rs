@@ -38,7 +38,8 @@ impl CliError {
         self
     }
 
-    fn text(&self) -> String {
+    /// The whole text: the failure, its causes, what would help.
+    pub(crate) fn text(&self) -> String {
         let mut text = format!("error: {}\n", self.message);
         let mut cause = self.source.as_ref().map(|source| source.as_ref() as &dyn Error);
         while let Some(error) = cause {

@@ -10,6 +10,7 @@ mod review;
 mod session;
 pub mod supervise;
 mod run;
+pub mod supervise;
 
 use clap::Parser;
 use std::process::ExitCode;

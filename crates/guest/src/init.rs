@@ -4,7 +4,7 @@
 //! PID 1 has one thread and never blocks but in one poll(2). When it ends, the
 //! kernel kills every process that is left in the sandbox.
 
-use crate::message::{Failure, Message};
+use crate::message::{Failure, Malformed, Message, Request};
 use crate::workload::{Slave, Started};
 use atoll_sys::process::{self, End, SignalSet};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -14,13 +14,13 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::{OptionalActions, Termios, Winsize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The terminal that the launcher's own looked like.
+/// The terminal to make: like the launcher's own.
 #[derive(Debug, Clone)]
 pub struct TerminalSpec {
-    /// Which standard descriptors were a terminal.
-    pub standard: [bool; 3],
     pub settings: Option<Termios>,
-    pub size: Option<Winsize>,
+    pub size: Winsize,
+    /// The workload is its foreground group from the start.
+    pub front: bool,
 }
 
 /// Somebody who answers calls that the kernel hands over, within PID 1.
@@ -55,6 +55,11 @@ pub fn run(
         Ok(signals) => signals,
         Err(error) => fail(control, broken("signalfd", &error)),
     };
+    // PID 1 leads the session, so that nobody inside reaches the caller's terminal
+    // and the workload's group is not an orphan, which no key could stop.
+    if let Err(error) = rustix::process::setsid() {
+        fail(control, broken("setsid", &error.into()));
+    }
     let slave = terminal.map(|spec| match open_terminal(spec) {
         Ok((master, slave)) => {
             send_terminal(control, master.as_fd());
@@ -66,19 +71,22 @@ pub fn run(
         Ok(started) => started,
         Err(failure) => fail(control, failure),
     };
-    drop(slave);
     leave_standard_descriptors();
     let Started { pid, confined_us, filter_us, running_us, .. } = started;
     tell(control, &Message::Started { confined_us, filter_us, running_us });
     let attendant = started.listener.take().and_then(attend);
-    Life { control, signals, pid, attendant }.live()
+    Life { control, signals, pid, slave, front: None, attendant }.live()
 }
 
 struct Life<'a> {
     control: &'a OwnedFd,
     signals: OwnedFd,
-    /// The workload.
+    /// The workload, and its process group.
     pid: i32,
+    /// Held to the end: the end of the terminal is the end of the sandbox.
+    slave: Option<Slave>,
+    /// Which group was in the foreground when it was put behind.
+    front: Option<Pid>,
     attendant: Option<Box<dyn Attendant>>,
 }
 
@@ -87,7 +95,7 @@ impl Life<'_> {
         loop {
             // A child may have ended before its signal was looked at.
             self.reap();
-            let (signalled, hung_up, asked) = self.wait();
+            let (signalled, asked_for, asked) = self.wait();
             if asked && let Some(attendant) = &mut self.attendant {
                 for record in attendant.attend() {
                     tell(self.control, &Message::Refused(record));
@@ -96,14 +104,13 @@ impl Life<'_> {
             if signalled {
                 self.pass_signals_on();
             }
-            if hung_up {
-                // The launcher is gone: everything ends with us.
-                process::exit_now(1);
+            if asked_for {
+                self.obey();
             }
         }
     }
 
-    /// Waits: (a signal, the launcher's end, a call to answer).
+    /// Waits: (a signal, a request or the launcher's end, a call to answer).
     fn wait(&self) -> (bool, bool, bool) {
         let listener = self.attendant.as_ref().and_then(|attendant| attendant.listener());
         let mut waiting = vec![
@@ -117,9 +124,7 @@ impl Life<'_> {
             return (false, false, false);
         }
         let happened = |index: usize| waiting.get(index).is_some_and(|fd| !fd.revents().is_empty());
-        let hung_up =
-            waiting[1].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::IN);
-        (happened(0), hung_up, happened(2))
+        (happened(0), happened(1), happened(2))
     }
 
     fn reap(&mut self) {
@@ -132,7 +137,10 @@ impl Life<'_> {
                 end => {
                     let (cpu_us, max_rss_kib) = (ended.cpu_us, ended.max_rss_kib);
                     self.last_refusals();
-                    tell(self.control, &Message::Ended { end, cpu_us, max_rss_kib });
+                    let private_space_full = is_full();
+                    let ended =
+                        Message::Ended { end, cpu_us, max_rss_kib, private_space_full };
+                    tell(self.control, &ended);
                     process::exit_now(0);
                 }
             }
@@ -151,16 +159,59 @@ impl Life<'_> {
     /// inside would be the workload's own play with PID 1.
     fn pass_signals_on(&self) {
         while let Ok(Some(received)) = process::read_signal(self.signals.as_fd()) {
-            if received.signal == Signal::CHILD.as_raw() || !received.from_outside {
-                continue;
-            }
-            let group = Pid::from_raw(self.pid);
-            if let (Some(group), Some(signal)) = (group, Signal::from_named_raw(received.signal)) {
-                // The group may be gone already.
-                kill_process_group(group, signal).ok();
+            if received.signal != Signal::CHILD.as_raw() && received.from_outside {
+                self.signal(received.signal);
             }
         }
     }
+
+    fn signal(&self, signal: i32) {
+        if let (Some(group), Some(signal)) =
+            (Pid::from_raw(self.pid), Signal::from_named_raw(signal))
+        {
+            // The group may be gone already.
+            kill_process_group(group, signal).ok();
+        }
+    }
+
+    /// Does what the launcher asks; ends when the launcher is gone.
+    fn obey(&mut self) {
+        let mut buffer = [0; 16];
+        match atoll_sys::scm::receive(self.control.as_fd(), &mut buffer) {
+            Ok((0, _)) | Err(_) => process::exit_now(1),
+            Ok((length, _)) => match Request::decode(&buffer[..length]) {
+                Ok(Request::Signal(signal)) => self.signal(signal),
+                Ok(Request::Resume { front }) => self.resume(front),
+                // Only the launcher writes here; it is of another version or ill.
+                Err(Malformed) => process::exit_now(1),
+            },
+        }
+    }
+
+    fn resume(&mut self, front: bool) {
+        if let Some(slave) = &self.slave {
+            let own = rustix::process::getpgrp();
+            let wanted = if front {
+                self.front.take().or_else(|| Pid::from_raw(self.pid))
+            } else {
+                let now = rustix::termios::tcgetpgrp(&slave.fd).ok();
+                self.front = now.filter(|group| *group != own).or(self.front);
+                Some(own)
+            };
+            if let Some(group) = wanted {
+                // A group that has ended leaves the terminal to nobody.
+                rustix::termios::tcsetpgrp(&slave.fd, group).ok();
+            }
+        }
+        self.signal(Signal::CONT.as_raw());
+    }
+}
+
+/// Says whether the private space has no room or no inode left.
+fn is_full() -> bool {
+    rustix::fs::statvfs("/").is_ok_and(|space| {
+        (space.f_blocks > 0 && space.f_bavail == 0) || (space.f_files > 0 && space.f_favail == 0)
+    })
 }
 
 fn broken(step: &str, error: &std::io::Error) -> Failure {
@@ -191,10 +242,9 @@ fn open_terminal(spec: &TerminalSpec) -> rustix::io::Result<(OwnedFd, Slave)> {
     if let Some(settings) = &spec.settings {
         rustix::termios::tcsetattr(&fd, OptionalActions::Now, settings)?;
     }
-    if let Some(size) = spec.size {
-        rustix::termios::tcsetwinsize(&fd, size)?;
-    }
-    Ok((master, Slave { fd, standard: spec.standard }))
+    rustix::termios::tcsetwinsize(&fd, spec.size)?;
+    rustix::process::ioctl_tiocsctty(&fd)?;
+    Ok((master, Slave { fd, front: spec.front }))
 }
 
 /// Lets go of the caller's pipes: a reader at the far end waits for the last

@@ -1,4 +1,5 @@
-//! What PID 1 tells the launcher, one message per datagram.
+//! What PID 1 tells the launcher, and what the launcher asks of it; one message
+//! per datagram.
 //!
 //! Each starts with a kind byte; numbers are little-endian. The launcher
 //! decodes with bounds and refuses what it does not know: a message that it
@@ -24,7 +25,7 @@ pub enum Message {
     /// The workload stopped by this signal (job control).
     Stopped { signal: i32 },
     /// The workload ended.
-    Ended { end: End, cpu_us: u64, max_rss_kib: u64 },
+    Ended { end: End, cpu_us: u64, max_rss_kib: u64, private_space_full: bool },
     /// Something was refused: opaque to the guest, read by the launcher.
     Refused(Vec<u8>),
 }
@@ -50,6 +51,47 @@ pub enum FailureKind {
     NotExecutable,
     /// The working directory cannot be entered.
     Directory,
+}
+
+/// What the launcher asks of PID 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request {
+    /// Send this signal to the workload's process group.
+    Signal(i32),
+    /// Put the workload's group at the front of its terminal or behind PID 1's
+    /// own, and continue it.
+    Resume { front: bool },
+}
+
+const SIGNAL: u8 = 1;
+const RESUME: u8 = 2;
+
+impl Request {
+    /// The request's bytes.
+    #[must_use]
+    pub fn encode(self) -> [u8; 5] {
+        let (kind, number) = match self {
+            Self::Signal(signal) => (SIGNAL, signal),
+            Self::Resume { front } => (RESUME, i32::from(front)),
+        };
+        let [a, b, c, d] = number.to_le_bytes();
+        [kind, a, b, c, d]
+    }
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    ///
+    /// [`Malformed`] for an unknown kind or a wrong length.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader(bytes);
+        let (kind, number) = (reader.byte()?, reader.i32()?);
+        match (kind, number, reader.0) {
+            (SIGNAL, signal, []) => Ok(Self::Signal(signal)),
+            (RESUME, 0 | 1, []) => Ok(Self::Resume { front: number == 1 }),
+            _ => Err(Malformed),
+        }
+    }
 }
 
 /// A message that is none.
@@ -94,7 +136,7 @@ impl Message {
                 bytes.push(STOPPED);
                 bytes.extend(signal.to_le_bytes());
             }
-            Self::Ended { end, cpu_us, max_rss_kib } => {
+            Self::Ended { end, cpu_us, max_rss_kib, private_space_full } => {
                 let (kind, number) = match end {
                     End::Exited(status) => (0, i32::from(*status)),
                     End::Signalled(signal) => (1, *signal),
@@ -104,6 +146,7 @@ impl Message {
                 bytes.extend(number.to_le_bytes());
                 bytes.extend(cpu_us.to_le_bytes());
                 bytes.extend(max_rss_kib.to_le_bytes());
+                bytes.push(u8::from(*private_space_full));
             }
             Self::Refused(record) => {
                 bytes.push(REFUSED);
@@ -150,7 +193,13 @@ impl Message {
                     1 => End::Signalled(number),
                     _ => return Err(Malformed),
                 };
-                Self::Ended { end, cpu_us: reader.u64()?, max_rss_kib: reader.u64()? }
+                let (cpu_us, max_rss_kib) = (reader.u64()?, reader.u64()?);
+                let private_space_full = match reader.byte()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(Malformed),
+                };
+                Self::Ended { end, cpu_us, max_rss_kib, private_space_full }
             }
             REFUSED => Self::Refused(std::mem::take(&mut reader.0).to_vec()),
             _ => return Err(Malformed),
@@ -215,8 +264,8 @@ mod tests {
             }),
             failure,
             any::<i32>().prop_map(|signal| Message::Stopped { signal }),
-            (end, any::<u64>(), any::<u64>()).prop_map(|(end, cpu_us, max_rss_kib)| {
-                Message::Ended { end, cpu_us, max_rss_kib }
+            (end, any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(end, cpu_us, rss, full)| {
+                Message::Ended { end, cpu_us, max_rss_kib: rss, private_space_full: full }
             }),
             proptest::collection::vec(any::<u8>(), 0..100).prop_map(Message::Refused),
         ]
@@ -236,6 +285,21 @@ mod tests {
                 prop_assert_eq!(message.encode(), bytes);
             }
         }
+    }
+
+    #[test]
+    fn requests_are_read_as_written() {
+        let requests = [
+            Request::Signal(15),
+            Request::Resume { front: true },
+            Request::Resume { front: false },
+        ];
+        for request in requests {
+            assert_eq!(Request::decode(&request.encode()), Ok(request));
+        }
+        assert_eq!(Request::decode(&[RESUME, 2, 0, 0, 0]), Err(Malformed));
+        assert_eq!(Request::decode(&[SIGNAL, 2, 0, 0, 0, 0]), Err(Malformed));
+        assert_eq!(Request::decode(&[]), Err(Malformed));
     }
 
     #[test]

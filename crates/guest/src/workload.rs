@@ -3,7 +3,6 @@
 use crate::message::{Failure, FailureKind};
 use atoll_sys::clone::Parent;
 use atoll_sys::exec::Arguments;
-use atoll_sys::process::SignalSet;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use rustix::time::{ClockId, clock_gettime};
@@ -12,7 +11,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 /// What to run and in what state.
-#[derive(Debug)]
 pub struct Workload {
     /// Programs to try in order: the candidates along PATH, or just one.
     pub programs: Vec<CString>,
@@ -21,24 +19,33 @@ pub struct Workload {
     /// each of `programs`.
     pub shell_arguments: Vec<Arguments>,
     pub directory: PathBuf,
-    /// Signals that were blocked when the launcher was started.
-    pub signal_mask: SignalSet,
-    /// Whether `SIGPIPE` was ignored then.
-    pub sigpipe_ignored: bool,
-    /// Standard descriptors that were closed then.
-    pub closed: [bool; 3],
+    /// Gives signals back their meaning, last of all before the walls.
+    pub restore_signals: Box<dyn Fn() -> std::io::Result<()>>,
+    /// What the standard descriptors become.
+    pub standard: [Standard; 3],
     /// Resource limits: soft and hard become this.
     pub limits: Vec<(Resource, Rlimit)>,
     /// File mode creation mask.
     pub umask: u32,
 }
 
+/// What one standard descriptor of the workload is.
+#[derive(Debug)]
+pub enum Standard {
+    /// As the launcher has it.
+    Inherit,
+    /// The workload's terminal.
+    Terminal,
+    Descriptor(OwnedFd),
+    Closed,
+}
+
 /// The workload's terminal.
 #[derive(Debug)]
 pub struct Slave {
     pub fd: OwnedFd,
-    /// Which standard descriptors it becomes.
-    pub standard: [bool; 3],
+    /// The workload is the foreground group from the start.
+    pub front: bool,
 }
 
 /// A workload that runs.
@@ -121,21 +128,24 @@ fn jail(step: &str, error: impl Into<std::io::Error>) -> Failure {
 
 /// Everything between the fork and the walls.
 fn prepare(workload: &Workload, slave: Option<&Slave>) -> Result<(), Failure> {
-    // A session of its own: nobody inside reaches the caller's terminal.
-    rustix::process::setsid().map_err(|error| jail("setsid", error))?;
-    if let Some(slave) = slave {
-        rustix::process::ioctl_tiocsctty(&slave.fd).map_err(|error| jail("TIOCSCTTY", error))?;
-        for number in 0..3_u8 {
-            if slave.standard[usize::from(number)] {
-                atoll_sys::fd::make_standard(slave.fd.as_fd(), number)
-                    .map_err(|error| jail("dup2", error))?;
-            }
-        }
+    // A group of its own, in the session that PID 1 leads.
+    rustix::process::setpgid(None, None).map_err(|error| jail("setpgid", error))?;
+    if let Some(slave) = slave.filter(|slave| slave.front) {
+        // SIGTTOU is blocked here, so a background group may do this.
+        rustix::termios::tcsetpgrp(&slave.fd, rustix::process::getpgrp())
+            .map_err(|error| jail("tcsetpgrp", error))?;
     }
-    for number in 0..3_u8 {
-        if workload.closed[usize::from(number)] {
-            atoll_sys::fd::close_standard(number);
-        }
+    for (number, standard) in (0_u8..).zip(&workload.standard) {
+        let descriptor = match (standard, slave) {
+            (Standard::Terminal, Some(slave)) => slave.fd.as_fd(),
+            (Standard::Descriptor(fd), _) => fd.as_fd(),
+            (Standard::Inherit, _) => continue,
+            (Standard::Closed, _) | (Standard::Terminal, None) => {
+                atoll_sys::fd::close_standard(number);
+                continue;
+            }
+        };
+        atoll_sys::fd::make_standard(descriptor, number).map_err(|error| jail("dup2", error))?;
     }
     for (resource, limit) in &workload.limits {
         rustix::process::setrlimit(*resource, *limit).map_err(|error| jail("setrlimit", error))?;
@@ -147,15 +157,8 @@ fn prepare(workload: &Workload, slave: Option<&Slave>) -> Result<(), Failure> {
         text: format!("cannot enter {:?} inside the sandbox: {error}", workload.directory),
         errno: error.raw_os_error(),
     })?;
-    if !workload.sigpipe_ignored {
-        atoll_sys::process::default_signal_action(PIPE);
-    }
-    atoll_sys::process::set_signal_mask(workload.signal_mask)
-        .map_err(|error| jail("rt_sigprocmask", error))?;
-    Ok(())
+    (workload.restore_signals)().map_err(|error| jail("rt_sigprocmask", error))
 }
-
-const PIPE: i32 = rustix::process::Signal::PIPE.as_raw();
 
 /// Tries the candidates as a shell does: the first that runs; a refusal is
 /// reported only when nothing further along PATH runs.

@@ -6,6 +6,7 @@ pub mod features;
 pub mod judge;
 pub mod confine;
 pub mod enter;
+pub mod features;
 pub mod host;
 pub mod overlay;
 pub mod plan;

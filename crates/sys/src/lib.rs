@@ -20,4 +20,6 @@ pub mod scm;
 pub mod seccomp;
 pub mod signals;
 pub mod startup;
+pub mod helper;
+pub mod signals;
 pub mod tty;

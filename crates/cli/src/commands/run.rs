@@ -1,19 +1,53 @@
 //! `atoll run`.
 
 use crate::error::CliError;
+use crate::policy::{PolicyFlags, load};
 use crate::run::{Request, run as run_request};
-use atoll_api::policy::EffectivePolicy;
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Run a command in a sandbox
+///
+/// The project around the current directory is there, writable but for names that run
+/// code on the host later; HOME is private, with toolchains; there is no network but
+/// loopback. The exit status is the command's own: 124 after a timeout, 125 when atoll
+/// failed, 126 and 127 when the command cannot be run or found, 128+n after a signal.
+///
+/// Example: atoll run -- npm test
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Print how it went as one JSON object, the last line on stderr
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    policy: PolicyFlags,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    run_request(&Request { command: args.command, policy: EffectivePolicy::built_in() })
+    let started_us = atoll_guest::workload::now_us();
+    let network = atoll_sys::netns::prepare()
+        .map_err(|error| CliError::new("the sandbox cannot be made").because(error))?;
+    let loaded = load(&args.policy)?;
+    let request = Request { command: &args.command, loaded: &loaded, started_us, network };
+    let report = run_request(request)?;
+    let mut text = String::new();
+    if args.json {
+        text += &report.json();
+        text.push('\n');
+    } else {
+        if let Some(error) = report.error() {
+            text += &error.text();
+        }
+        for line in report.lines() {
+            text += &line;
+            text.push('\n');
+        }
+    }
+    // A closed stderr leaves nobody to tell.
+    std::io::stderr().write_all(text.as_bytes()).ok();
+    Ok(ExitCode::from(report.exit_status()))
 }

@@ -19,9 +19,7 @@ pub(crate) struct Project {
     /// Opened with O_PATH, without following a link.
     pub(crate) fd: OwnedFd,
     /// Device and inode of the root, to be compared when it is opened again.
-    #[expect(dead_code, reason = "the workspace will compare it")]
     pub(crate) dev: u64,
-    #[expect(dead_code, reason = "the workspace will compare it")]
     pub(crate) ino: u64,
 }
 

@@ -15,24 +15,19 @@ pub(crate) struct Cache {
     pub(crate) identity: (u64, u64),
 }
 
-/// Opens the cache of `project` below `base` (the caller's cache home), making
+/// Opens the cache of `project` below `base` (a real path), making
 /// it at the first run. It belongs to the workload's outside user.
-pub(crate) fn open(
-    base: &Path,
-    project: &Path,
-    owner: (u32, u32),
-    directories: &[&str],
-) -> io::Result<Cache> {
+pub(crate) fn open(base: &Path, project: &Path, owner: (u32, u32)) -> io::Result<Cache> {
     let digest = Sha256::digest(project.as_os_str().as_bytes());
     let mut name = String::with_capacity(24);
     for byte in &digest[..12] {
         name += &format!("{byte:02x}");
     }
-    let path = base.join("atoll/projects").join(name);
+    let path = base.join(name);
     let metadata = match std::fs::symlink_metadata(&path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            create(&path, project, owner, directories)?;
+            create(&path, project, owner)?;
             std::fs::symlink_metadata(&path)?
         }
         Err(error) => return Err(error),
@@ -40,12 +35,12 @@ pub(crate) fn open(
     if !metadata.is_dir() || metadata.uid() != owner.0 {
         return Err(io::Error::other("it is not a directory of the workload's user"));
     }
-    Ok(Cache { path: path.canonicalize()?, identity: (metadata.dev(), metadata.ino()) })
+    Ok(Cache { path, identity: (metadata.dev(), metadata.ino()) })
 }
 
 /// Makes the directory whole under another name first, so that two first runs
 /// at once cannot see each other's half.
-fn create(path: &Path, project: &Path, owner: (u32, u32), inside: &[&str]) -> io::Result<()> {
+fn create(path: &Path, project: &Path, owner: (u32, u32)) -> io::Result<()> {
     let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     let staged = tempfile::Builder::new().prefix(".new-").tempdir_in(parent)?;
@@ -54,7 +49,7 @@ fn create(path: &Path, project: &Path, owner: (u32, u32), inside: &[&str]) -> io
         let (uid, gid) = (rustix::fs::Uid::from_raw(owner.0), rustix::fs::Gid::from_raw(owner.1));
         rustix::fs::chownat(rustix::fs::CWD, path, Some(uid), Some(gid), AtFlags::empty())
     };
-    for name in inside {
+    for name in atoll_jail::host::CACHE_DIRECTORIES {
         let directory = staged.path().join(name);
         rustix::fs::mkdir(&directory, Mode::RWXU)?;
         own(&directory)?;

@@ -1,8 +1,7 @@
 //! Who asks, and which user the workload is.
 
 use atoll_jail::spec::User;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use crate::env;
 use std::path::PathBuf;
 
 /// The outside user of a workload whose project belongs to root, when root asks:
@@ -28,17 +27,23 @@ pub(crate) struct Identity {
 }
 
 impl Caller {
-    /// Looks the caller up: ids from the kernel, the rest from the environment
-    /// with the account file as a fallback.
-    pub(crate) fn find() -> Self {
+    /// Looks the caller up: ids from the kernel, the shell from the environment.
+    pub(crate) fn find(home: Option<PathBuf>) -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let gid = rustix::process::getegid().as_raw();
-        let absolute = |name: &str| {
-            std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
-        };
-        let home = absolute("HOME").or_else(|| home_of(uid)).unwrap_or_else(|| "/".into());
-        let shell = absolute("SHELL").unwrap_or_else(|| "/bin/sh".into());
+        let home = home.unwrap_or_else(|| "/root".into());
+        let shell = env::SHELL.path().unwrap_or_else(|| "/bin/sh".into());
         Self { uid, gid, home, shell }
+    }
+
+    /// The account name inside.
+    pub(crate) fn name_inside(&self, inside_uid: u32) -> String {
+        let named = env::USER.get().and_then(|name| name.into_string().ok());
+        match named {
+            _ if inside_uid == 0 => "root".to_owned(),
+            Some(name) if self.uid == inside_uid && is_plain(&name) => name,
+            _ => "user".to_owned(),
+        }
     }
 
     /// An ordinary caller stays itself. Root becomes the project's owner, since
@@ -67,15 +72,10 @@ impl Caller {
     }
 }
 
-/// The home directory of an account, from `/etc/passwd`.
-fn home_of(uid: u32) -> Option<PathBuf> {
-    let text = std::fs::read("/etc/passwd").ok()?;
-    text.split(|byte| *byte == b'\n').find_map(|line| {
-        let fields: Vec<&[u8]> = line.split(|byte| *byte == b':').collect();
-        let number: u32 = std::str::from_utf8(fields.get(2)?).ok()?.parse().ok()?;
-        let home = PathBuf::from(OsString::from_vec(fields.get(5)?.to_vec()));
-        (number == uid && home.is_absolute()).then_some(home)
-    })
+/// A name that can stand in an account file.
+fn is_plain(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    !name.is_empty() && name.len() <= 32 && name != "root" && name.bytes().all(plain)
 }
 
 #[cfg(test)]

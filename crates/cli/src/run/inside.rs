@@ -15,7 +15,6 @@ use std::error::Error;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// All that PID 1 needs, planned before it exists.
-#[derive(Debug)]
 pub(super) struct Inside {
     pub(super) user: User,
     pub(super) steps: Vec<Step>,

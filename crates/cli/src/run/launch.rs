@@ -1,172 +1,154 @@
-//! The half of a run that stays outside: plan, clone, hand in, wait.
+//! The half of a run that stays outside: make the sandbox, supervise it, say how
+//! it went.
 
-use super::caller::Caller;
-use super::inside::{self, Inside};
-use super::view::{self, Project};
-use super::{cache, command, environment};
+use super::control::{Moments, Told};
+use super::inside;
+use super::prepare::{Prepared, prepare};
+use super::report::{Limit, LimitHit, Report};
 use crate::error::CliError;
+use crate::policy::Loaded;
+use crate::supervise::{self, Cleanup, Guard, Inputs, Signals, Stdio};
 use atoll_api::policy::EffectivePolicy;
-use atoll_guest::message::{FailureKind, MESSAGE_BYTES_MAX, Message};
-use atoll_guest::workload::Workload;
-use atoll_jail::enter::{self, Side};
-use atoll_sys::process::{End, SignalSet};
-use rustix::process::{Resource, Rlimit};
+use atoll_guest::workload::now_us;
+use atoll_jail::cgroup::{self, Group, Layout};
+use atoll_jail::enter::{self, Launched, Side};
+use atoll_sys::netns::Preparing;
 use std::ffi::OsString;
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// What to run, and under which policy.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) command: Vec<OsString>,
-    pub(crate) policy: EffectivePolicy,
+pub(crate) struct Request<'a> {
+    pub(crate) command: &'a [OsString],
+    pub(crate) loaded: &'a Loaded,
+    /// When the program started, in us of the monotonic clock.
+    pub(crate) started_us: u64,
+    /// The network namespace that has been in the making since then.
+    pub(crate) network: Preparing,
 }
 
-const HOSTNAME: &str = "atoll";
+/// Bound of the wait for the kernel to let go of a control group.
+const CGROUP_WAIT: Duration = Duration::from_secs(5);
 
-/// Runs the request's command in a sandbox.
-pub(crate) fn run(request: &Request) -> Result<ExitCode, CliError> {
-    let caller = Caller::find();
-    let root = std::env::current_dir()
-        .map_err(|error| CliError::new("the current directory cannot be read").because(error))?;
-    let metadata = std::fs::metadata(&root)
-        .map_err(|error| CliError::new("the project cannot be read").because(error))?;
-    let project = Project {
-        root: root.clone(),
-        identity: (metadata.dev(), metadata.ino()),
-        owner: (metadata.uid(), metadata.gid()),
-    };
-    let identity = caller.identity(project.owner);
-    let user = identity.user;
-    let cache_home = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .unwrap_or_else(|| caller.home.join(".cache"));
-    let owner = (user.outside_uid, user.outside_gid);
-    let directories = atoll_jail::host::CACHE_DIRECTORIES;
-    let cache = cache::open(&cache_home, &project.root, owner, &directories)
-        .map_err(|error| CliError::new("the project's cache cannot be opened").because(error))?;
-    let user_name = user_name(&caller, user.inside_uid);
-    let view = view::build(&view::Given {
-        policy: &request.policy,
-        project: &project,
-        identity,
-        home: &caller.home,
-        shell: &caller.shell,
-        user_name: &user_name,
-        hostname: HOSTNAME,
-        cache: Some(&cache),
-        hands_in: caller.uid == 0,
-    });
-    let directory = command::directory(Some(&root), Some(&project.root), &caller.home);
-    let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    let given = environment::Given {
-        caller: &variables,
-        policy: &request.policy.env,
-        home: &caller.home,
-        user: &user_name,
-        directory: &directory,
-    };
-    let environment = environment::build(&given, &|path| view::shows(&view.spec, path));
-    let strings = environment.strings();
-    let path = environment.get("PATH").unwrap_or_default();
-    let command = command::lay_out(&request.command, path, &strings)
-        .map_err(|_| CliError::new("an argument of the command has a NUL byte in it"))?;
-    let steps = atoll_jail::plan::plan(&view.spec)
-        .map_err(|error| CliError::new("the sandbox cannot be planned").because(error))?;
-    let inside = Inside {
-        user,
-        steps,
-        confinement: view.confinement,
-        workload: Workload {
-            programs: command.programs,
-            arguments: command.arguments,
-            shell_arguments: command.shell_arguments,
-            directory,
-            signal_mask: SignalSet(0),
-            sigpipe_ignored: atoll_sys::startup::sigpipe_was_ignored(),
-            closed: [0, 1, 2].map(atoll_sys::startup::was_closed),
-            limits: limits(&request.policy),
-            umask: rustix::process::umask(rustix::fs::Mode::empty()).as_raw_mode(),
-        },
-        terminal: None,
-    };
-    let launched = match enter::enter(None) {
-        Ok(Side::Inside(newborn)) => inside::become_init(newborn, &inside),
-        Ok(Side::Outside(launched)) => launched,
-        Err(error) => return Err(CliError::new("the sandbox cannot be made").because(error)),
-    };
-    let made =
-        |error: enter::EnterError| CliError::new("the sandbox cannot be made").because(error);
-    let userns = launched.map(user).map_err(made)?;
-    for tree in &view.handed {
-        let owners = tree.maps_owners.then(|| userns.as_fd());
-        let opened = atoll_jail::tree::clone(&tree.path, tree.expect, owners)
-            .map_err(|error| CliError::new("the sandbox cannot be made").because(error))?;
-        launched.hand(opened.as_fd()).map_err(made)?;
+/// Runs the request's command in a sandbox, and waits for its end.
+pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
+    let policy = &request.loaded.merged.policy;
+    let failed = |error: std::io::Error| CliError::new("cannot prepare the run").because(error);
+    let signals = Signals::take().map_err(failed)?;
+    let mut stdio = Stdio::of_this_process().map_err(failed)?;
+    let prepared = prepare(request.command, request.loaded, &mut stdio, signals.restore())?;
+    let (group, unenforced) = control_group(policy)?;
+    let cleanups: Vec<Cleanup> = group
+        .iter()
+        .map(|group| Cleanup::KillAndRemoveCgroup { dirs: group.directories() })
+        .collect();
+    let guard = Guard::start(stdio.terminal_mut(), cleanups)
+        .map_err(|error| CliError::new("cannot prepare the run").because(error))?;
+    let mut moments =
+        Moments { started: request.started_us, planned: now_us(), ..Moments::default() };
+    let launched = launch(request.network, &prepared, group.as_ref())?;
+    moments.cloned = now_us();
+    stdio.close_given();
+    let mut told = Told::new(launched, moments);
+    let deadline = policy.limits.time.value.map(|limit| Instant::now() + limit);
+    let inputs = Inputs { control: &mut told, signals: &signals, stdio, deadline };
+    let outcome = supervise::run(inputs)
+        .map_err(|error| CliError::new("the command could not be watched").because(error))?;
+    atoll_sys::process::wait_for(told.pid()).ok();
+    let mut report = Report::new(told, outcome, unenforced);
+    report.environment(prepared.dropped_variables, prepared.hidden_path);
+    if outcome.timed_out {
+        report.limits.push(LimitHit { limit: Limit::Time, count: 1 });
     }
+    if let Some(group) = group {
+        close_group(group, &mut report);
+    }
+    if let Some(guard) = guard {
+        guard.finish();
+    }
+    Ok(report)
+}
+
+/// A control group, where the policy asks for a limit that needs one.
+fn control_group(
+    policy: &EffectivePolicy,
+) -> Result<(Option<Group>, Vec<cgroup::Unenforced>), CliError> {
+    let limits = cgroup::Limits {
+        memory_bytes: policy.limits.memory.value.map(|bytes| bytes.0),
+        pids: None,
+        cpus: policy.limits.cpus.value.map(|cpus| f64::from(cpus.milli) / 1000.0),
+    };
+    if limits.is_empty() {
+        return Ok((None, Vec::new()));
+    }
+    // Moving into a group costs milliseconds the first time, so one is made only
+    // for a limit that nothing else gives; then it counts processes too.
+    let limits = cgroup::Limits { pids: policy.limits.pids.value.map(u64::from), ..limits };
+    let layout = Layout::detect(Path::new("/"))
+        .map_err(|error| CliError::new("the control groups cannot be read").because(error))?;
+    cgroup::remove_stale(&layout);
+    let name = cgroup::run_name()
+        .map_err(|error| CliError::new("the control group cannot be named").because(error))?;
+    let (group, unenforced) = Group::create(&layout, &name, &limits)
+        .map_err(|error| CliError::new("the control group cannot be made").because(error))?;
+    Ok((Some(group), unenforced))
+}
+
+fn launch(
+    network: Preparing,
+    prepared: &Prepared,
+    group: Option<&Group>,
+) -> Result<Launched, CliError> {
+    let tree = |error: atoll_jail::tree::TreeError| {
+        CliError::new("the sandbox cannot be made").because(error)
+    };
+    let handed: Vec<OwnedFd> = prepared
+        .handed
+        .iter()
+        .map(|tree| atoll_jail::tree::clone(&tree.path, tree.expect, None))
+        .collect::<Result<_, _>>()
+        .map_err(tree)?;
+    let made = |error| refused(&error);
+    let launched = match enter::enter(network, group.and_then(Group::join_fd)).map_err(made)? {
+        Side::Inside(newborn) => inside::become_init(newborn, &prepared.inside, handed),
+        Side::Outside(launched) => launched,
+    };
+    drop(handed);
+    if let (Some(group), Some(pid)) = (group, rustix::process::Pid::from_raw(launched.pid)) {
+        group
+            .attach(pid)
+            .map_err(|error| CliError::new("the limits cannot be set").because(error))?;
+    }
+    let userns = launched.map(prepared.inside.user).map_err(made)?;
     launched.go().map_err(made)?;
-    loop {
-        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-        let (length, _fd) = atoll_sys::scm::receive(launched.control.as_fd(), &mut buffer)
-            .map_err(|error| CliError::new("the sandbox is lost").because(error))?;
-        if length == 0 {
-            return Err(CliError::new("the sandbox is lost: its first process ended early"));
-        }
-        match Message::decode(&buffer[..length]) {
-            Ok(Message::Failed(failure)) => {
-                let exit = match failure.kind {
-                    FailureKind::Jail | FailureKind::Directory => 125,
-                    FailureKind::NotFound => 127,
-                    FailureKind::NotExecutable => 126,
-                };
-                return Err(CliError::new(failure.text).exit_with(exit));
+    for late in &prepared.late {
+        let opened = atoll_jail::tree::clone(&late.path, late.expect, Some(userns.as_fd()));
+        launched.hand(opened.map_err(tree)?.as_fd()).map_err(made)?;
+    }
+    Ok(launched)
+}
+
+/// A sandbox that could not be made, with the fix where one is known.
+fn refused(error: &enter::EnterError) -> CliError {
+    let mut text = error.to_string();
+    if let Some(cause) = std::error::Error::source(error) {
+        text += &format!(": {cause}");
+    }
+    CliError::new(text).hint("`atoll doctor` says what this machine lacks and how to fix it")
+}
+
+fn close_group(group: Group, report: &mut Report) {
+    if let Ok(events) = group.events() {
+        let hits = [(Limit::Memory, events.oom_kills), (Limit::Pids, events.pids_hits)];
+        for (limit, count) in hits {
+            if let Some(count) = count.filter(|count| *count > 0) {
+                report.limits.push(LimitHit { limit, count });
             }
-            Ok(Message::Ended { end, .. }) => {
-                let code = match end {
-                    End::Exited(status) => status,
-                    End::Signalled(signal) | End::Stopped(signal) => {
-                        u8::try_from(128 + signal).unwrap_or(u8::MAX)
-                    }
-                };
-                atoll_sys::process::wait_for(launched.pid).ok();
-                return Ok(ExitCode::from(code));
-            }
-            Ok(_) => {}
-            Err(_) => return Err(CliError::new("the sandbox is lost: it sent garbage")),
         }
+        report.memory_peak_bytes = events.memory_peak_bytes;
+        report.cpu_us = events.cpu_usage_us.or(report.cpu_us);
     }
-}
-
-fn user_name(caller: &Caller, inside_uid: u32) -> String {
-    let named = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok();
-    match named {
-        _ if inside_uid == 0 => "root".to_owned(),
-        Some(name) if caller.uid == inside_uid && is_plain(&name) => name,
-        _ => "user".to_owned(),
-    }
-}
-
-/// A name that can stand in an account file.
-fn is_plain(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    !name.is_empty() && name.len() <= 32 && name.bytes().all(plain)
-}
-
-/// Resource limits that need no control group.
-fn limits(policy: &EffectivePolicy) -> Vec<(Resource, Rlimit)> {
-    let mut limits = Vec::new();
-    if let Some(pids) = policy.limits.pids.value {
-        let most = Some(u64::from(pids));
-        limits.push((Resource::Nproc, Rlimit { current: most, maximum: most }));
-    }
-    if let Some(files) = policy.limits.open_files.value {
-        let now = rustix::process::getrlimit(Resource::Nofile);
-        let cut = |value: Option<u64>| Some(value.unwrap_or(u64::MAX).min(u64::from(files)));
-        let limit = Rlimit { current: cut(now.current), maximum: cut(now.maximum) };
-        limits.push((Resource::Nofile, limit));
-    }
-    limits
+    // What cannot be removed now is swept by the next run.
+    group.remove(CGROUP_WAIT).ok();
 }

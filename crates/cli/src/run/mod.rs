@@ -1,15 +1,20 @@
 //! `atoll run`: from a policy to a command that runs in a jail, and how it went.
 //!
 //! [`caller`] says who asks and whom the workload becomes, [`environment`] and
-//! [`command`] what it is started with, [`view`] what it sees; [`launch`] makes
-//! the jail and [`inside`] is the half of it that runs as PID 1.
+//! [`command`] what it is started with, [`view`] what it sees; [`prepare`] puts
+//! these together before anything is made, [`launch`] makes the jail and
+//! [`inside`] is the half of it that runs as PID 1. [`control`] talks with that
+//! half, [`report`] says how it went.
 
 mod cache;
 mod caller;
 mod command;
+mod control;
 mod environment;
 mod inside;
 mod launch;
+mod prepare;
+mod report;
 mod view;
 
 pub(crate) use launch::{Request, run};

@@ -188,6 +188,12 @@ impl Group {
         self.nodes.iter().any(|node| node.v1.is_some())
     }
 
+    /// Every directory of the group, for whoever removes it when we cannot.
+    #[must_use]
+    pub fn directories(&self) -> Vec<PathBuf> {
+        self.nodes.iter().map(|node| node.path.clone()).collect()
+    }
+
     /// Moves `pid` into the v1 directories.
     ///
     /// # Errors

@@ -1,0 +1,198 @@
+//! Everything that is decided and opened before the sandbox exists.
+
+use super::caller::{Caller, Identity};
+use super::inside::Inside;
+use super::view::{self, HandedTree, View};
+use super::{cache, command, environment};
+use crate::env;
+use crate::error::CliError;
+use crate::policy::Loaded;
+use crate::supervise::{Restore, Stdio, Stream};
+use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
+use atoll_guest::init::TerminalSpec;
+use atoll_guest::workload::{Standard, Workload};
+use atoll_jail::host::Account;
+use rustix::process::{Resource, Rlimit};
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+/// Name of the machine inside.
+const HOSTNAME: &str = "atoll";
+
+/// A run that only has to be made.
+pub(super) struct Prepared {
+    pub(super) inside: Inside,
+    pub(super) handed: Vec<HandedTree>,
+    pub(super) late: Vec<HandedTree>,
+    /// Names of the caller's variables that stay outside.
+    pub(super) dropped_variables: Vec<OsString>,
+    /// Entries of the caller's PATH that are not visible inside.
+    pub(super) hidden_path: Vec<PathBuf>,
+}
+
+/// Plans the run of `words` under the policy.
+pub(super) fn prepare(
+    words: &[OsString],
+    loaded: &Loaded,
+    stdio: &mut Stdio,
+    restore: Restore,
+) -> Result<Prepared, CliError> {
+    let policy = &loaded.merged.policy;
+    let caller = Caller::find(loaded.home.clone());
+    let project = project(loaded)?;
+    let identity = caller.identity(project.owner);
+    let user_name = caller.name_inside(identity.user.inside_uid);
+    let cache_home =
+        env::XDG_CACHE_HOME.path().unwrap_or_else(|| caller.home.join(".cache")).join("atoll");
+    let account = Account {
+        name: user_name.clone(),
+        uid: identity.user.inside_uid,
+        gid: identity.user.inside_gid,
+        home: caller.home.clone(),
+        shell: caller.shell.clone(),
+    };
+    let etc = atoll_jail::host::etc(&cache_home.join("host"), &account, HOSTNAME)
+        .map_err(|error| in_cache("the sandbox's /etc cannot be made", &cache_home, error))?;
+    let owner = (identity.user.outside_uid, identity.user.outside_gid);
+    let cache = cache::open(&cache_home.join("projects"), &project.root, owner)
+        .map_err(|error| in_cache("the project's cache cannot be opened", &cache_home, error))?;
+    let view = view::build(&view::Given {
+        policy,
+        project: &project,
+        identity,
+        home: &caller.home,
+        etc: &etc,
+        hostname: HOSTNAME,
+        cache: Some(&cache),
+        hands_in: caller.uid == 0,
+    });
+    let shown = (policy.workspace.mode.value != WorkspaceMode::None).then_some(&*project.root);
+    let directory = command::directory(Some(&loaded.cwd), shown, &caller.home);
+    let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let environment = environment::build(
+        &environment::Given {
+            caller: &variables,
+            policy: &policy.env,
+            home: &caller.home,
+            user: &user_name,
+            directory: &directory,
+        },
+        &|path| view::shows(&view.spec, path),
+    );
+    let workload = workload(words, &environment, directory, policy, stdio, restore)?;
+    finish(view, identity, workload, stdio, environment)
+}
+
+fn finish(
+    view: View,
+    identity: Identity,
+    workload: Workload,
+    stdio: &Stdio,
+    environment: environment::Environment,
+) -> Result<Prepared, CliError> {
+    let steps = atoll_jail::plan::plan(&view.spec)
+        .map_err(|error| CliError::new("the sandbox cannot be planned").because(error))?;
+    let terminal = stdio.setup().map(|setup| TerminalSpec {
+        settings: setup.termios,
+        size: setup.size,
+        front: setup.place == crate::supervise::Place::Front,
+    });
+    Ok(Prepared {
+        inside: Inside {
+            user: identity.user,
+            steps,
+            confinement: view.confinement,
+            workload,
+            terminal,
+        },
+        handed: view.handed,
+        late: view.late,
+        dropped_variables: environment.dropped,
+        hidden_path: environment.hidden_path,
+    })
+}
+
+fn in_cache(what: &str, cache: &std::path::Path, error: std::io::Error) -> CliError {
+    CliError::new(what)
+        .because(error)
+        .hint(format!("{} must be a writable directory of your own", cache.display()))
+}
+
+fn project(loaded: &Loaded) -> Result<view::Project, CliError> {
+    let stat = rustix::fs::statat(
+        loaded.project.fd.as_fd(),
+        "",
+        rustix::fs::AtFlags::EMPTY_PATH,
+    )
+    .map_err(|error| CliError::new("the project cannot be read").because(error))?;
+    Ok(view::Project {
+        root: loaded.project.root.clone(),
+        identity: (loaded.project.dev, loaded.project.ino),
+        owner: (stat.st_uid, stat.st_gid),
+    })
+}
+
+fn workload(
+    words: &[OsString],
+    environment: &environment::Environment,
+    directory: PathBuf,
+    policy: &EffectivePolicy,
+    stdio: &mut Stdio,
+    restore: Restore,
+) -> Result<Workload, CliError> {
+    let strings = environment.strings();
+    let path = environment.get("PATH").unwrap_or_default();
+    let command = command::lay_out(words, path, &strings)
+        .map_err(|_| CliError::new("an argument of the command has a NUL byte in it"))?;
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    Ok(Workload {
+        programs: command.programs,
+        arguments: command.arguments,
+        shell_arguments: command.shell_arguments,
+        directory,
+        restore_signals: Box::new(move || restore.apply()),
+        standard: standard(stdio)?,
+        limits: limits(policy),
+        umask: umask.as_raw_mode(),
+    })
+}
+
+/// What the command's descriptors are; one that was closed for us is closed for
+/// it.
+fn standard(stdio: &Stdio) -> Result<[Standard; 3], CliError> {
+    let mut standard = [Standard::Inherit, Standard::Inherit, Standard::Inherit];
+    for (number, slot) in (0_u8..).zip(&mut standard) {
+        if atoll_sys::startup::was_closed(number) {
+            *slot = Standard::Closed;
+            continue;
+        }
+        *slot = match &stdio.streams[usize::from(number)] {
+            Stream::Inherit => Standard::Inherit,
+            Stream::Terminal => Standard::Terminal,
+            Stream::Pipe(end) => Standard::Descriptor(
+                end.try_clone()
+                    .map_err(|error| CliError::new("out of descriptors").because(error))?,
+            ),
+        };
+    }
+    Ok(standard)
+}
+
+/// Resource limits that need no control group.
+fn limits(policy: &EffectivePolicy) -> Vec<(Resource, Rlimit)> {
+    let mut limits = Vec::new();
+    if let Some(pids) = policy.limits.pids.value {
+        let most = Some(u64::from(pids));
+        limits.push((Resource::Nproc, Rlimit { current: most, maximum: most }));
+    }
+    if let Some(files) = policy.limits.open_files.value {
+        let now = rustix::process::getrlimit(Resource::Nofile);
+        let cut = |value: Option<u64>| Some(value.unwrap_or(u64::MAX).min(u64::from(files)));
+        let limit = Rlimit { current: cut(now.current), maximum: cut(now.maximum) };
+        limits.push((Resource::Nofile, limit));
+    }
+    limits
+}
+

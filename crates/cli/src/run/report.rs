@@ -1,0 +1,197 @@
+//! How a run went: for people as lines, for programs as one JSON object.
+
+use super::control::Told;
+use crate::error::{CliError, EXIT_OURS};
+use crate::supervise::{End, Lost, Outcome};
+use atoll_guest::message::FailureKind;
+use atoll_jail::cgroup::Unenforced;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// A limit that the policy can set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Limit {
+    Memory,
+    Pids,
+    Disk,
+    Time,
+}
+
+/// A limit that was met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct LimitHit {
+    pub(crate) limit: Limit,
+    /// How often, as far as the kernel counts.
+    pub(crate) count: u64,
+}
+
+/// Microseconds from the start of atoll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Timeline {
+    planned: u64,
+    cloned: u64,
+    view_ready: u64,
+    confined: u64,
+    running: u64,
+    ended: u64,
+    done: u64,
+    /// How long Landlock, capabilities and the filter took together; not a
+    /// moment but a length.
+    seccomp: u64,
+}
+
+/// A run that is over.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) outcome: Outcome,
+    pub(crate) timeline: Timeline,
+    pub(crate) cpu_us: Option<u64>,
+    pub(crate) max_rss_kib: Option<u64>,
+    pub(crate) memory_peak_bytes: Option<u64>,
+    pub(crate) limits: Vec<LimitHit>,
+    pub(crate) unenforced: Vec<Unenforced>,
+    pub(crate) refused: Vec<Vec<u8>>,
+    failure: Option<atoll_guest::message::Failure>,
+    dropped_variables: Vec<String>,
+    hidden_path: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new(told: Told, outcome: Outcome, unenforced: Vec<Unenforced>) -> Self {
+        let moments = told.moments;
+        let since = |moment: u64| moment.saturating_sub(moments.started);
+        let timeline = Timeline {
+            planned: since(moments.planned),
+            cloned: since(moments.cloned),
+            view_ready: since(moments.view_ready),
+            confined: since(moments.confined),
+            running: since(moments.running),
+            ended: since(moments.ended),
+            done: since(atoll_guest::workload::now_us()),
+            seccomp: moments.walls,
+        };
+        let limits = if told.private_space_full {
+            vec![LimitHit { limit: Limit::Disk, count: 1 }]
+        } else {
+            Vec::new()
+        };
+        Self {
+            outcome,
+            timeline,
+            cpu_us: told.cpu_us,
+            max_rss_kib: told.max_rss_kib,
+            memory_peak_bytes: None,
+            limits,
+            unenforced,
+            refused: told.refused,
+            failure: told.failure,
+            dropped_variables: Vec::new(),
+            hidden_path: Vec::new(),
+        }
+    }
+
+    pub(super) fn environment(&mut self, dropped: Vec<OsString>, hidden: Vec<PathBuf>) {
+        let text = |name: OsString| name.to_string_lossy().into_owned();
+        self.dropped_variables = dropped.into_iter().map(text).collect();
+        self.hidden_path = hidden.into_iter().map(|path| text(path.into())).collect();
+    }
+
+    /// The exit status that stands for this end: the command's own, 124 after a
+    /// timeout, 125 where we failed, 126 and 127 as a shell has them.
+    pub(crate) fn exit_status(&self) -> u8 {
+        match &self.failure {
+            Some(failure) => match failure.kind {
+                FailureKind::Jail | FailureKind::Directory => EXIT_OURS,
+                FailureKind::NotExecutable => 126,
+                FailureKind::NotFound => 127,
+            },
+            None => self.outcome.exit_status(EXIT_OURS),
+        }
+    }
+
+    /// Why there was no command, or no end of one.
+    pub(crate) fn error(&self) -> Option<CliError> {
+        if let Some(failure) = &self.failure {
+            let error = CliError::new(failure.text.clone()).exit_with(self.exit_status());
+            return Some(match failure.kind {
+                FailureKind::Jail => error
+                    .hint("`atoll doctor` says what this machine lacks and how to fix it"),
+                FailureKind::NotFound => error.hint(
+                    "inside, only what is installed on the system, the project and toolchains \
+                     under HOME are found; `--read PATH` shows more",
+                ),
+                FailureKind::NotExecutable | FailureKind::Directory => error,
+            });
+        }
+        let End::Lost(lost) = self.outcome.end else { return None };
+        if self.outcome.timed_out {
+            return None;
+        }
+        let how = match lost {
+            Lost::Exited(status) => format!("its first process exited with {status}"),
+            Lost::Killed(signal) => format!("its first process was killed by signal {signal}"),
+            Lost::Unknown => "its first process is gone".to_owned(),
+        };
+        Some(CliError::new(format!("the sandbox is lost: {how}")))
+    }
+
+    /// The lines for people and agents, each with its cause and what would help.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for hit in &self.limits {
+            lines.push(match hit.limit {
+                Limit::Memory => "atoll: out of memory: the kernel killed a process at the \
+                                  memory limit; a higher one is --memory SIZE"
+                    .to_owned(),
+                Limit::Pids => "atoll: too many processes: fork failed at the limit; a higher \
+                                one is --pids N"
+                    .to_owned(),
+                Limit::Disk => "atoll: private space full: /tmp, HOME and /dev/shm share it; \
+                                more is --disk SIZE"
+                    .to_owned(),
+                Limit::Time => "atoll: timed out: everything was killed at the time limit; a \
+                                longer one is --timeout TIME"
+                    .to_owned(),
+            });
+        }
+        for missing in &self.unenforced {
+            lines.push(format!("atoll: {missing}"));
+        }
+        lines
+    }
+
+    /// The one JSON object.
+    pub(crate) fn json(&self) -> String {
+        let (exit, signal) = match self.outcome.end {
+            End::Signaled(signal) => (None, Some(signal)),
+            _ => (Some(self.exit_status()), None),
+        };
+        let unenforced: Vec<String> = self.unenforced.iter().map(ToString::to_string).collect();
+        let value = serde_json::json!({
+            "exit": exit,
+            "signal": signal,
+            "status": self.exit_status(),
+            "timed_out": self.outcome.timed_out,
+            "error": self.failure.as_ref().map(|failure| serde_json::json!({
+                "step": failure.step, "message": failure.text, "errno": failure.errno,
+            })),
+            "timeline": self.timeline,
+            "usage": {
+                "cpu_us": self.cpu_us,
+                "max_rss_kib": self.max_rss_kib,
+                "memory_peak_bytes": self.memory_peak_bytes,
+            },
+            "limits_hit": self.limits,
+            "unenforced": unenforced,
+            "denials": [],
+            "changed_files": null,
+            "environment": {
+                "dropped": self.dropped_variables,
+                "hidden_path": self.hidden_path,
+            },
+        });
+        value.to_string()
+    }
+}
