@@ -20,10 +20,8 @@ pub(crate) const HOME: Variable = Variable {
     about: "the home directory that is hidden; without it the entry of the user in /etc/passwd counts",
 };
 
-pub(crate) const SHELL: Variable = Variable {
-    name: "SHELL",
-    about: "the login shell that the account inside gets; else /bin/sh",
-};
+pub(crate) const SHELL: Variable =
+    Variable { name: "SHELL", about: "the login shell that the account inside gets; else /bin/sh" };
 
 pub(crate) const USER: Variable = Variable {
     name: "USER",
@@ -57,6 +55,11 @@ pub(crate) const REMOTE_CONTAINERS: Variable = Variable {
 
 pub(crate) const CODESPACES: Variable =
     Variable { name: "CODESPACES", about: "as REMOTE_CONTAINERS, in GitHub Codespaces" };
+
+pub(crate) const XDG_STATE_HOME: Variable = Variable {
+    name: "XDG_STATE_HOME",
+    about: "where review sessions lie, below atoll/; else ~/.local/state",
+};
 
 impl Variable {
     /// Its value; an empty one counts as not set.

@@ -138,8 +138,7 @@ impl Life<'_> {
                     let (cpu_us, max_rss_kib) = (ended.cpu_us, ended.max_rss_kib);
                     self.last_refusals();
                     let private_space_full = is_full();
-                    let ended =
-                        Message::Ended { end, cpu_us, max_rss_kib, private_space_full };
+                    let ended = Message::Ended { end, cpu_us, max_rss_kib, private_space_full };
                     tell(self.control, &ended);
                     process::exit_now(0);
                 }

@@ -264,9 +264,11 @@ mod tests {
             }),
             failure,
             any::<i32>().prop_map(|signal| Message::Stopped { signal }),
-            (end, any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(end, cpu_us, rss, full)| {
-                Message::Ended { end, cpu_us, max_rss_kib: rss, private_space_full: full }
-            }),
+            (end, any::<u64>(), any::<u64>(), any::<bool>()).prop_map(
+                |(end, cpu_us, rss, full)| {
+                    Message::Ended { end, cpu_us, max_rss_kib: rss, private_space_full: full }
+                }
+            ),
             proptest::collection::vec(any::<u8>(), 0..100).prop_map(Message::Refused),
         ]
     }

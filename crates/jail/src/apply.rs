@@ -1,5 +1,6 @@
 //! Carries out a plan, inside the new namespaces.
 
+use crate::overlay;
 use crate::plan::Step;
 use crate::spec::{Access, Source};
 use atoll_sys::mount as attributes;
@@ -54,7 +55,7 @@ pub fn apply(
     handed: &[OwnedFd],
     late: &mut dyn FnMut() -> io::Result<OwnedFd>,
 ) -> Result<(), ApplyError> {
-    let mut builder = Builder { handed, late, old_root: None };
+    let mut builder = Builder { handed, late, overlays: Vec::new(), old_root: None };
     for (index, step) in steps.iter().enumerate() {
         builder.step(step).map_err(|failed| ApplyError {
             index,
@@ -69,6 +70,7 @@ pub fn apply(
 struct Builder<'a> {
     handed: &'a [OwnedFd],
     late: &'a mut dyn FnMut() -> io::Result<OwnedFd>,
+    overlays: Vec<OwnedFd>,
     /// The host's root, until it is left.
     old_root: Option<OwnedFd>,
 }
@@ -76,6 +78,13 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn step(&mut self, step: &Step) -> Result<(), Failed> {
         match step {
+            Step::MountOverlay { lower, expect, upper, work } => {
+                self.mount_overlay(lower, *expect, upper, work)
+            }
+            Step::BindOverlay { at, index } => {
+                let mount = self.overlays.get(*index).ok_or(Errno::BADF);
+                attach(mount.at("find the overlay")?.as_fd(), at)
+            }
             Step::EmptyRoot { bytes } => self.empty_root(*bytes),
             Step::MakeDirectory { path, mode } => make_directory(path, *mode),
             Step::MakeFile { path, mode, content } => make_file(path, *mode, content),
@@ -98,6 +107,26 @@ impl Builder<'_> {
                 rustix::system::sethostname(name.as_bytes()).at("sethostname")
             }
         }
+    }
+
+    fn mount_overlay(
+        &mut self,
+        lower: &Path,
+        expect: (u64, u64),
+        upper: &Path,
+        work: &Path,
+    ) -> Result<(), Failed> {
+        let open = |path, expect| {
+            crate::tree::open(path, expect)
+                .map_err(|error| Failed { call: "openat2", source: io::Error::other(error) })
+        };
+        let (lower, upper, work) =
+            (open(lower, Some(expect))?, open(upper, None)?, open(work, None)?);
+        let mount =
+            overlay::mount(lower.as_fd(), upper.as_fd(), work.as_fd(), overlay::Marks::User);
+        let mount = mount.map_err(|error| Failed { call: error.call, source: error.source })?;
+        self.overlays.push(mount);
+        Ok(())
     }
 
     fn empty_root(&mut self, bytes: u64) -> Result<(), Failed> {
@@ -128,6 +157,8 @@ impl Builder<'_> {
                 opened = (self.late)().at("wait for the launcher's tree")?;
                 opened.as_fd()
             }
+            // The plan makes another step of it.
+            Source::Overlay { .. } => return Err(Errno::INVAL).at("bind"),
         };
         let read_only = match access {
             Access::ReadOnly => attributes::READ_ONLY,

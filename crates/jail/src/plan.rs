@@ -8,6 +8,19 @@ use std::path::{Component, Path, PathBuf};
 /// One act of making the view. Paths are absolute in the new root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
+    /// Mounts an overlay, detached, while the host's paths are still there; the
+    /// n-th is bound by [`Step::BindOverlay`].
+    MountOverlay {
+        lower: PathBuf,
+        expect: (u64, u64),
+        upper: PathBuf,
+        work: PathBuf,
+    },
+    /// Binds the n-th overlay.
+    BindOverlay {
+        at: PathBuf,
+        index: usize,
+    },
     /// A new, empty root of this many bytes; the old one stays reachable by a
     /// descriptor until [`Step::LeaveOldRoot`].
     EmptyRoot {
@@ -101,14 +114,17 @@ pub fn plan(spec: &Spec) -> Result<Vec<Step>, PlanError> {
     let mut entries: Vec<&Entry> = spec.view.iter().collect();
     entries.sort_by(|a, b| a.at.cmp(&b.at));
     check(&entries)?;
-    let mut steps = vec![Step::EmptyRoot { bytes: spec.private_bytes }];
+    let mut steps = overlays(&entries);
+    let mut overlays = 0;
+    steps.push(Step::EmptyRoot { bytes: spec.private_bytes });
     let mut made: BTreeSet<PathBuf> = BTreeSet::from([PathBuf::from("/")]);
     // A writable place is bound onto itself when all below it has been made,
     // except what is bound there: a later bind onto a private directory lands
     // on top of it either way, so the order is only: make, keep, then place.
     for entry in entries {
         parents(&entry.at, &mut made, &mut steps);
-        place(entry, &mut made, &mut steps);
+        place(entry, &mut overlays, &mut steps);
+        made.insert(entry.at.clone());
     }
     steps.extend([
         Step::LeaveOldRoot,
@@ -160,7 +176,7 @@ fn parents(at: &Path, made: &mut BTreeSet<PathBuf>, steps: &mut Vec<Step>) {
     }
 }
 
-fn place(entry: &Entry, made: &mut BTreeSet<PathBuf>, steps: &mut Vec<Step>) {
+fn place(entry: &Entry, overlays: &mut usize, steps: &mut Vec<Step>) {
     let at = entry.at.clone();
     let directory = |mode: u32| Step::MakeDirectory { path: at.clone(), mode };
     match &entry.what {
@@ -179,7 +195,14 @@ fn place(entry: &Entry, made: &mut BTreeSet<PathBuf>, steps: &mut Vec<Step>) {
                 Kind::Directory => directory(0o755),
                 Kind::File => Step::MakeFile { path: at.clone(), mode: 0o600, content: Vec::new() },
             });
-            steps.push(Step::Bind { at: at.clone(), source: source.clone(), access: *access });
+            steps.push(match source {
+                Source::Overlay { .. } => {
+                    let index = *overlays;
+                    *overlays += 1;
+                    Step::BindOverlay { at: at.clone(), index }
+                }
+                _ => Step::Bind { at: at.clone(), source: source.clone(), access: *access },
+            });
         }
         What::Proc { cover_root_writable } => {
             steps.push(directory(0o555));
@@ -190,7 +213,22 @@ fn place(entry: &Entry, made: &mut BTreeSet<PathBuf>, steps: &mut Vec<Step>) {
         }
         What::Devices => devices(&at, steps),
     }
-    made.insert(at);
+}
+
+/// One mount for each overlay of the view, in the order of the entries.
+fn overlays(entries: &[&Entry]) -> Vec<Step> {
+    let sources = entries.iter().filter_map(|entry| match &entry.what {
+        What::Bind { source, .. } => Some(source),
+        _ => None,
+    });
+    sources
+        .filter_map(|source| match source.clone() {
+            Source::Overlay { lower, expect, upper, work } => {
+                Some(Step::MountOverlay { lower, expect, upper, work })
+            }
+            _ => None,
+        })
+        .collect()
 }
 
 fn devices(at: &Path, steps: &mut Vec<Step>) {
@@ -218,6 +256,10 @@ fn devices(at: &Path, steps: &mut Vec<Step>) {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::MountOverlay { lower, upper, .. } => {
+                write!(f, "mount an overlay of {lower:?} with writes in {upper:?}")
+            }
+            Self::BindOverlay { at, index } => write!(f, "bind overlay {index} at {at:?}"),
             Self::EmptyRoot { bytes } => write!(f, "make an empty root of {bytes} bytes"),
             Self::MakeDirectory { path, mode } => write!(f, "make directory {path:?} {mode:04o}"),
             Self::MakeFile { path, mode, content } => {
@@ -233,6 +275,7 @@ impl fmt::Display for Step {
                     Source::Path { path, .. } => write!(f, "bind {path:?} at {at:?} {how}"),
                     Source::Handed(index) => write!(f, "bind tree {index} at {at:?} {how}"),
                     Source::Late => write!(f, "bind the next tree at {at:?} {how}"),
+                    Source::Overlay { lower, .. } => write!(f, "bind {lower:?} at {at:?} {how}"),
                 }
             }
             Self::KeepWritable { at } => write!(f, "keep {at:?} writable"),

@@ -41,6 +41,32 @@ fn parents_come_first_and_a_writable_place_is_kept_before_it_is_filled() {
 }
 
 #[test]
+fn an_overlay_is_mounted_while_the_host_is_there_and_bound_later() {
+    let overlay = What::Bind {
+        source: Source::Overlay {
+            lower: "/w".into(),
+            expect: (1, 2),
+            upper: "/s/upper".into(),
+            work: "/s/work".into(),
+        },
+        kind: Kind::Directory,
+        access: Access::ReadWrite,
+    };
+    let text = lines(vec![Entry::system("/usr"), Entry::new("/w", overlay)]);
+    insta::assert_snapshot!(text, @r#"
+    mount an overlay of "/w" with writes in "/s/upper"
+    make an empty root of 1048576 bytes
+    make directory "/usr" 0755
+    bind "/usr" at "/usr" read-only
+    make directory "/w" 0755
+    bind overlay 0 at "/w"
+    leave the old root
+    make the root read-only
+    set host name "atoll"
+    "#);
+}
+
+#[test]
 fn devices_are_few_and_procfs_is_covered_only_for_root() {
     let proc = |cover_root_writable| Entry::new("/proc", What::Proc { cover_root_writable });
     let view = vec![Entry::new("/dev", What::Devices), proc(false)];

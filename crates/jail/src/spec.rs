@@ -64,6 +64,10 @@ pub enum Source {
     /// The next tree that the launcher hands in after it, in the order of the
     /// plan.
     Late,
+    /// A real directory of the host under an overlay, mounted inside with marks
+    /// in `user.overlay.*`. All three are real paths; `upper` and `work` belong
+    /// to the workload's user.
+    Overlay { lower: PathBuf, expect: (u64, u64), upper: PathBuf, work: PathBuf },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,4 +22,5 @@ pub mod signals;
 pub mod startup;
 pub mod helper;
 pub mod signals;
+pub mod startup;
 pub mod tty;

@@ -23,7 +23,8 @@ pub(crate) fn open(base: &Path, project: &Path, owner: (u32, u32)) -> io::Result
     for byte in &digest[..12] {
         name += &format!("{byte:02x}");
     }
-    let path = base.join(name);
+    // The workload's user is part of the name: the project may change hands.
+    let path = base.join(format!("{name}-{}", owner.0));
     let metadata = match std::fs::symlink_metadata(&path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

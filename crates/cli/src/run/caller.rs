@@ -1,7 +1,7 @@
 //! Who asks, and which user the workload is.
 
-use atoll_jail::spec::User;
 use crate::env;
+use atoll_jail::spec::User;
 use std::path::PathBuf;
 
 /// The outside user of a workload whose project belongs to root, when root asks:

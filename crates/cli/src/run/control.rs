@@ -117,8 +117,7 @@ impl Control for Told {
             if poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
                 return Ok(Received::Nothing);
             }
-            let (length, fd) =
-                atoll_sys::scm::receive(self.launched.control.as_fd(), &mut buffer)?;
+            let (length, fd) = atoll_sys::scm::receive(self.launched.control.as_fd(), &mut buffer)?;
             if length == 0 {
                 return Ok(Received::Closed);
             }

@@ -28,6 +28,8 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
     // Nothing is lost: what arrives meanwhile waits for the signal descriptor.
     process::set_signal_mask(SignalSet::ALL).ok();
     process::scrub_arguments(c"atoll-init");
+    // The modes in the plan are meant as they are; the workload gets its own.
+    rustix::process::umask(rustix::fs::Mode::empty());
     let admitted = match newborn.admitted(inside.user) {
         Ok(admitted) => admitted,
         // There is nobody to tell.

@@ -5,6 +5,8 @@ use super::control::{Moments, Told};
 use super::inside;
 use super::prepare::{Prepared, prepare};
 use super::report::{Limit, LimitHit, Report};
+use super::review;
+use super::view::HandedTree;
 use crate::error::CliError;
 use crate::policy::Loaded;
 use crate::supervise::{self, Cleanup, Guard, Inputs, Signals, Stdio};
@@ -12,9 +14,11 @@ use atoll_api::policy::EffectivePolicy;
 use atoll_guest::workload::now_us;
 use atoll_jail::cgroup::{self, Group, Layout};
 use atoll_jail::enter::{self, Launched, Side};
+use atoll_jail::overlay::{self, Marks};
+use atoll_jail::tree::TreeError;
 use atoll_sys::netns::Preparing;
 use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -57,6 +61,9 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
         .map_err(|error| CliError::new("the command could not be watched").because(error))?;
     atoll_sys::process::wait_for(told.pid()).ok();
     let mut report = Report::new(told, outcome, unenforced);
+    if let Some(session) = prepared.session {
+        report.reviewed = Some(review::finish(&prepared.home, session)?);
+    }
     report.environment(prepared.dropped_variables, prepared.hidden_path);
     if outcome.timed_out {
         report.limits.push(LimitHit { limit: Limit::Time, count: 1 });
@@ -100,9 +107,7 @@ fn launch(
     prepared: &Prepared,
     group: Option<&Group>,
 ) -> Result<Launched, CliError> {
-    let tree = |error: atoll_jail::tree::TreeError| {
-        CliError::new("the sandbox cannot be made").because(error)
-    };
+    let tree = |error: TreeError| CliError::new("the sandbox cannot be made").because(error);
     let handed: Vec<OwnedFd> = prepared
         .handed
         .iter()
@@ -123,10 +128,30 @@ fn launch(
     let userns = launched.map(prepared.inside.user).map_err(made)?;
     launched.go().map_err(made)?;
     for late in &prepared.late {
-        let opened = atoll_jail::tree::clone(&late.path, late.expect, Some(userns.as_fd()));
-        launched.hand(opened.map_err(tree)?.as_fd()).map_err(made)?;
+        let opened = open_late(late, userns.as_fd())?;
+        launched.hand(opened.as_fd()).map_err(made)?;
     }
     Ok(launched)
+}
+
+/// Opens a tree that needs the sandbox's user namespace or root's own rights.
+fn open_late(late: &HandedTree, userns: BorrowedFd<'_>) -> Result<OwnedFd, CliError> {
+    let tree = |error: TreeError| CliError::new("the sandbox cannot be made").because(error);
+    let owners = late.maps_owners.then_some(userns);
+    let Some((upper, work)) = &late.overlay else {
+        return atoll_jail::tree::clone(&late.path, late.expect, owners).map_err(tree);
+    };
+    let lower = match owners {
+        Some(_) => atoll_jail::tree::clone(&late.path, late.expect, owners),
+        None => atoll_jail::tree::open(&late.path, late.expect),
+    };
+    let (lower, upper, work) = (
+        lower.map_err(tree)?,
+        atoll_jail::tree::open(upper, None).map_err(tree)?,
+        atoll_jail::tree::open(work, None).map_err(tree)?,
+    );
+    overlay::mount(lower.as_fd(), upper.as_fd(), work.as_fd(), Marks::Trusted)
+        .map_err(|error| CliError::new("the project cannot be put under review").because(error))
 }
 
 /// A sandbox that could not be made, with the fix where one is known.

@@ -15,6 +15,7 @@ mod inside;
 mod launch;
 mod prepare;
 mod report;
+mod review;
 mod view;
 
 pub(crate) use launch::{Request, run};

@@ -1,9 +1,9 @@
 //! Everything that is decided and opened before the sandbox exists.
 
-use super::caller::{Caller, Identity};
+use super::caller::Caller;
 use super::inside::Inside;
-use super::view::{self, HandedTree, View};
-use super::{cache, command, environment};
+use super::view::{self, HandedTree};
+use super::{cache, command, environment, review};
 use crate::env;
 use crate::error::CliError;
 use crate::policy::Loaded;
@@ -12,7 +12,9 @@ use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_guest::init::TerminalSpec;
 use atoll_guest::workload::{Standard, Workload};
 use atoll_jail::host::Account;
+use atoll_store::session::Session;
 use rustix::process::{Resource, Rlimit};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -25,6 +27,9 @@ pub(super) struct Prepared {
     pub(super) inside: Inside,
     pub(super) handed: Vec<HandedTree>,
     pub(super) late: Vec<HandedTree>,
+    /// The review session, where the project is under review.
+    pub(super) session: Option<Session>,
+    pub(super) home: PathBuf,
     /// Names of the caller's variables that stay outside.
     pub(super) dropped_variables: Vec<OsString>,
     /// Entries of the caller's PATH that are not visible inside.
@@ -57,6 +62,13 @@ pub(super) fn prepare(
     let owner = (identity.user.outside_uid, identity.user.outside_gid);
     let cache = cache::open(&cache_home.join("projects"), &project.root, owner)
         .map_err(|error| in_cache("the project's cache cannot be opened", &cache_home, error))?;
+    let session = match policy.workspace.mode.value {
+        WorkspaceMode::Review => {
+            let masked = BTreeSet::new();
+            Some(review::start(&caller.home, &project.root, masked, identity.user)?)
+        }
+        WorkspaceMode::Live | WorkspaceMode::None => None,
+    };
     let view = view::build(&view::Given {
         policy,
         project: &project,
@@ -65,6 +77,7 @@ pub(super) fn prepare(
         etc: &etc,
         hostname: HOSTNAME,
         cache: Some(&cache),
+        session: session.as_ref(),
         hands_in: caller.uid == 0,
     });
     let shown = (policy.workspace.mode.value != WorkspaceMode::None).then_some(&*project.root);
@@ -81,16 +94,6 @@ pub(super) fn prepare(
         &|path| view::shows(&view.spec, path),
     );
     let workload = workload(words, &environment, directory, policy, stdio, restore)?;
-    finish(view, identity, workload, stdio, environment)
-}
-
-fn finish(
-    view: View,
-    identity: Identity,
-    workload: Workload,
-    stdio: &Stdio,
-    environment: environment::Environment,
-) -> Result<Prepared, CliError> {
     let steps = atoll_jail::plan::plan(&view.spec)
         .map_err(|error| CliError::new("the sandbox cannot be planned").because(error))?;
     let terminal = stdio.setup().map(|setup| TerminalSpec {
@@ -108,6 +111,8 @@ fn finish(
         },
         handed: view.handed,
         late: view.late,
+        session,
+        home: caller.home,
         dropped_variables: environment.dropped,
         hidden_path: environment.hidden_path,
     })
@@ -120,12 +125,8 @@ fn in_cache(what: &str, cache: &std::path::Path, error: std::io::Error) -> CliEr
 }
 
 fn project(loaded: &Loaded) -> Result<view::Project, CliError> {
-    let stat = rustix::fs::statat(
-        loaded.project.fd.as_fd(),
-        "",
-        rustix::fs::AtFlags::EMPTY_PATH,
-    )
-    .map_err(|error| CliError::new("the project cannot be read").because(error))?;
+    let stat = rustix::fs::statat(loaded.project.fd.as_fd(), "", rustix::fs::AtFlags::EMPTY_PATH)
+        .map_err(|error| CliError::new("the project cannot be read").because(error))?;
     Ok(view::Project {
         root: loaded.project.root.clone(),
         identity: (loaded.project.dev, loaded.project.ino),
@@ -195,4 +196,3 @@ fn limits(policy: &EffectivePolicy) -> Vec<(Resource, Rlimit)> {
     }
     limits
 }
-

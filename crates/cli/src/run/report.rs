@@ -1,6 +1,7 @@
 //! How a run went: for people as lines, for programs as one JSON object.
 
 use super::control::Told;
+use super::review::Reviewed;
 use crate::error::{CliError, EXIT_OURS};
 use crate::supervise::{End, Lost, Outcome};
 use atoll_guest::message::FailureKind;
@@ -53,6 +54,8 @@ pub(crate) struct Report {
     pub(crate) limits: Vec<LimitHit>,
     pub(crate) unenforced: Vec<Unenforced>,
     pub(crate) refused: Vec<Vec<u8>>,
+    /// What a review session came to.
+    pub(crate) reviewed: Option<Reviewed>,
     failure: Option<atoll_guest::message::Failure>,
     dropped_variables: Vec<String>,
     hidden_path: Vec<String>,
@@ -86,6 +89,7 @@ impl Report {
             limits,
             unenforced,
             refused: told.refused,
+            reviewed: None,
             failure: told.failure,
             dropped_variables: Vec::new(),
             hidden_path: Vec::new(),
@@ -116,8 +120,9 @@ impl Report {
         if let Some(failure) = &self.failure {
             let error = CliError::new(failure.text.clone()).exit_with(self.exit_status());
             return Some(match failure.kind {
-                FailureKind::Jail => error
-                    .hint("`atoll doctor` says what this machine lacks and how to fix it"),
+                FailureKind::Jail => {
+                    error.hint("`atoll doctor` says what this machine lacks and how to fix it")
+                }
                 FailureKind::NotFound => error.hint(
                     "inside, only what is installed on the system, the project and toolchains \
                      under HOME are found; `--read PATH` shows more",
@@ -156,6 +161,13 @@ impl Report {
                     .to_owned(),
             });
         }
+        if let Some(Reviewed { session: Some(session), changed }) = &self.reviewed {
+            lines.push(format!(
+                "atoll: {} changed under review in {session}: `atoll diff` shows, `atoll apply` \
+                 applies, `atoll discard` throws away",
+                counted(changed.len(), "path"),
+            ));
+        }
         for missing in &self.unenforced {
             lines.push(format!("atoll: {missing}"));
         }
@@ -169,6 +181,12 @@ impl Report {
             _ => (Some(self.exit_status()), None),
         };
         let unenforced: Vec<String> = self.unenforced.iter().map(ToString::to_string).collect();
+        let changed = self.reviewed.as_ref().map(|reviewed| {
+            let one = |(kind, path): &(&str, PathBuf)| {
+                serde_json::json!({ "kind": kind, "path": path.to_string_lossy() })
+            };
+            reviewed.changed.iter().map(one).collect::<Vec<_>>()
+        });
         let value = serde_json::json!({
             "exit": exit,
             "signal": signal,
@@ -186,7 +204,8 @@ impl Report {
             "limits_hit": self.limits,
             "unenforced": unenforced,
             "denials": [],
-            "changed_files": null,
+            "session": self.reviewed.as_ref().and_then(|reviewed| reviewed.session.clone()),
+            "changed_files": changed,
             "environment": {
                 "dropped": self.dropped_variables,
                 "hidden_path": self.hidden_path,
@@ -194,4 +213,9 @@ impl Report {
         });
         value.to_string()
     }
+}
+
+/// "1 path", "2 paths".
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

@@ -6,6 +6,7 @@ use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_jail::confine::Confinement;
 use atoll_jail::host;
 use atoll_jail::spec::{Access, Entry, Kind, Source, Spec, What};
+use atoll_store::session::Session;
 use std::path::{Path, PathBuf};
 
 /// Room for private files where the policy names none, in bytes.
@@ -29,6 +30,8 @@ pub(crate) struct Given<'a> {
     pub(crate) etc: &'a Path,
     pub(crate) hostname: &'a str,
     pub(crate) cache: Option<&'a Cache>,
+    /// The review session, where the project is under review.
+    pub(crate) session: Option<&'a Session>,
     /// Root opens what the workload's user may not reach, and hands it in.
     pub(crate) hands_in: bool,
 }
@@ -38,6 +41,16 @@ pub(crate) struct Given<'a> {
 pub(crate) struct HandedTree {
     pub(crate) path: PathBuf,
     pub(crate) expect: Option<(u64, u64)>,
+    /// The owners of its files are seen through the sandbox's user namespace.
+    pub(crate) maps_owners: bool,
+    /// It lies under an overlay with this upper and this work directory.
+    pub(crate) overlay: Option<(PathBuf, PathBuf)>,
+}
+
+impl HandedTree {
+    fn new(path: &Path, expect: Option<(u64, u64)>) -> Self {
+        Self { path: path.to_owned(), expect, maps_owners: false, overlay: None }
+    }
 }
 
 /// The view and what goes with it.
@@ -65,10 +78,12 @@ pub(crate) fn build(given: &Given<'_>) -> View {
         PathBuf::from("/run"),
         PathBuf::from("/dev/shm"),
     ];
-    if given.policy.workspace.mode.value != WorkspaceMode::None {
-        view.retain(|entry| entry.at != given.project.root);
-        view.push(bind(&given.project.root, Some(given.project.identity), Access::ReadWrite));
-        writable.push(given.project.root.clone());
+    if let Some(source) = workspace(given) {
+        let root = &given.project.root;
+        view.retain(|entry| entry.at != *root);
+        let (kind, access) = (Kind::Directory, Access::ReadWrite);
+        view.push(Entry::new(root, What::Bind { source, kind, access }));
+        writable.push(root.clone());
     }
     for grant in &given.policy.files.read {
         add_grant(&mut view, &grant.value.path, Access::ReadOnly);
@@ -91,6 +106,21 @@ pub(crate) fn build(given: &Given<'_>) -> View {
         },
         handed,
         late,
+    }
+}
+
+/// Where the project comes from, if it is shown.
+fn workspace(given: &Given<'_>) -> Option<Source> {
+    let (path, identity) = (given.project.root.clone(), given.project.identity);
+    match (given.policy.workspace.mode.value, given.session) {
+        (WorkspaceMode::None, _) => None,
+        (_, Some(session)) => Some(Source::Overlay {
+            lower: path,
+            expect: identity,
+            upper: session.upper(),
+            work: session.work(),
+        }),
+        (_, None) => Some(Source::Path { path, expect: Some(identity) }),
     }
 }
 
@@ -118,15 +148,28 @@ fn hand_in(view: &mut [Entry], given: &Given<'_>) -> (Vec<HandedTree>, Vec<Hande
     let (mut handed, mut late) = (Vec::new(), Vec::new());
     for entry in view {
         let What::Bind { source, .. } = &mut entry.what else { continue };
+        if let Source::Overlay { lower, expect, upper, work } = source {
+            let mut tree = HandedTree::new(lower, Some(*expect));
+            tree.overlay = Some((upper.clone(), work.clone()));
+            tree.maps_owners = given.identity.maps_project;
+            late.push(tree);
+            *source = Source::Late;
+            continue;
+        }
         let Source::Path { path, expect } = source else { continue };
         if *path == entry.at && host::places().any(|place| place == path) {
             continue;
         }
-        let maps_owners = given.identity.maps_project && *path == given.project.root;
-        let tree = HandedTree { path: path.clone(), expect: *expect };
+        let mut tree = HandedTree::new(path, *expect);
+        tree.maps_owners = given.identity.maps_project && *path == given.project.root;
         // Owners can be mapped only when the sandbox's user namespace is there.
-        *source = if maps_owners { Source::Late } else { Source::Handed(handed.len()) };
-        if maps_owners { late.push(tree) } else { handed.push(tree) }
+        if tree.maps_owners {
+            *source = Source::Late;
+            late.push(tree);
+        } else {
+            *source = Source::Handed(handed.len());
+            handed.push(tree);
+        }
     }
     (handed, late)
 }

@@ -1,0 +1,95 @@
+//! The review session of a run: made before it, closed after it.
+
+use crate::env;
+use crate::error::CliError;
+use atoll_jail::spec::User;
+use atoll_store::Format;
+use atoll_store::changes::{self, ChangeKind};
+use atoll_store::session::{NewSession, Session, SessionError, Sessions};
+use rustix::fs::AtFlags;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Where atoll keeps state that must survive: `$XDG_STATE_HOME/atoll`.
+pub(crate) fn state_directory(home: &Path) -> PathBuf {
+    env::XDG_STATE_HOME.path().unwrap_or_else(|| home.join(".local/state")).join("atoll")
+}
+
+/// Makes a session for `project` that the workload's user can write.
+pub(super) fn start(
+    home: &Path,
+    project: &Path,
+    masked: BTreeSet<PathBuf>,
+    user: User,
+) -> Result<Session, CliError> {
+    let is_root = rustix::process::geteuid().is_root();
+    let format = if is_root { Format::Trusted } else { Format::User };
+    let made = Sessions::open(&state_directory(home))
+        .and_then(|sessions| sessions.create(&NewSession { project, format, masked }));
+    let session = made.map_err(failed)?;
+    if is_root {
+        give_to(&session.upper(), user)
+            .and_then(|()| give_to(&session.work(), user))
+            .map_err(|error| CliError::new("the review session cannot be made").because(error))?;
+    }
+    Ok(session)
+}
+
+fn failed(error: SessionError) -> CliError {
+    CliError::new("the review session cannot be made").because(error)
+}
+
+/// Root made the directories; the workload's user writes them. Nothing inside
+/// has run yet, and links are not followed.
+fn give_to(path: &Path, user: User) -> std::io::Result<()> {
+    let uid = rustix::fs::Uid::from_raw(user.outside_uid);
+    let gid = rustix::fs::Gid::from_raw(user.outside_gid);
+    rustix::fs::chownat(rustix::fs::CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    if std::fs::symlink_metadata(path)?.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            let path = entry?.path();
+            // A whiteout is nobody's; only directories get written into.
+            if std::fs::symlink_metadata(&path)?.is_dir() {
+                give_to(&path, user)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a closed session holds.
+#[derive(Debug)]
+pub(crate) struct Reviewed {
+    /// `None` where nothing was changed: the session is gone.
+    pub(crate) session: Option<String>,
+    pub(crate) changed: Vec<(&'static str, PathBuf)>,
+}
+
+/// Ends the session; one without changes is removed.
+pub(super) fn finish(home: &Path, mut session: Session) -> Result<Reviewed, CliError> {
+    session.end().map_err(failed)?;
+    let view = session.view().map_err(failed)?;
+    let read = changes::read(&view)
+        .map_err(|error| CliError::new("the session's changes cannot be read").because(error))?;
+    let changed: Vec<(&'static str, PathBuf)> =
+        read.list.iter().map(|change| (word(change.kind), change.path.clone())).collect();
+    if changed.is_empty() && read.rejected.is_empty() {
+        drop(view);
+        let sessions = Sessions::open(&state_directory(home)).map_err(failed)?;
+        sessions.discard(session.id()).map_err(failed)?;
+        return Ok(Reviewed { session: None, changed });
+    }
+    Ok(Reviewed { session: Some(session.id().to_owned()), changed })
+}
+
+/// The word for a change, stable in JSON.
+fn word(kind: ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Added => "added",
+        ChangeKind::Modified => "modified",
+        ChangeKind::Mode => "mode",
+        ChangeKind::Attributes => "attributes",
+        ChangeKind::TypeChanged => "type_changed",
+        ChangeKind::Deleted => "deleted",
+    }
+}
