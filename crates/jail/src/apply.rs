@@ -2,7 +2,7 @@
 
 use crate::overlay;
 use crate::plan::Step;
-use crate::spec::{Access, Source};
+use crate::spec::{Access, Kind, Source};
 use atoll_sys::mount as attributes;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -101,6 +101,8 @@ impl Builder<'_> {
                 mount_new("devpts", &options, at, MountAttrFlags::MOUNT_ATTR_NOEXEC)
             }
             Step::Device { at, name } => self.device(at, name),
+            Step::MakeMasks => make_masks(),
+            Step::Mask { at, kind } => Self::mask(at, *kind),
             Step::LeaveOldRoot => self.leave_old_root(),
             Step::SealRoot => seal_root(),
             Step::SetHostname { name } => {
@@ -191,6 +193,15 @@ impl Builder<'_> {
         clone_tree(found.as_fd(), Path::new(""), true)
     }
 
+    fn mask(at: &Path, kind: Kind) -> Result<(), Failed> {
+        let mask = match kind {
+            Kind::File => MASK_FILE,
+            Kind::Directory => MASK_DIRECTORY,
+        };
+        let tree = clone_tree(rustix::fs::CWD, Path::new(mask), false)?;
+        attach(tree.as_fd(), at)
+    }
+
     fn device(&self, at: &Path, name: &str) -> Result<(), Failed> {
         let old_root = self.old_root.as_ref().ok_or(Errno::BADF).at("find the old root")?;
         let source = Path::new("dev").join(name);
@@ -204,6 +215,24 @@ impl Builder<'_> {
         atoll_sys::mount::detach(c".").at("umount2(MNT_DETACH)")?;
         rustix::process::chdir("/").at("chdir(/)")
     }
+}
+
+/// What hides a file, and what hides a directory.
+const MASK_FILE: &str = "/.masked-file";
+const MASK_DIRECTORY: &str = "/.masked-directory";
+
+/// Makes both, each in a read-only mount of its own: their owner, who is the
+/// workload's user, could change their mode anywhere else.
+fn make_masks() -> Result<(), Failed> {
+    make_file(Path::new(MASK_FILE), 0, &[])?;
+    make_directory(Path::new(MASK_DIRECTORY), 0)?;
+    for path in [MASK_FILE, MASK_DIRECTORY] {
+        let tree = clone_tree(rustix::fs::CWD, Path::new(path), false)?;
+        let wanted = attributes::READ_ONLY | attributes::NO_SUID | attributes::NO_DEV;
+        attributes::add_attributes(tree.as_fd(), wanted).at("mount_setattr")?;
+        attach(tree.as_fd(), Path::new(path))?;
+    }
+    Ok(())
 }
 
 fn make_directory(path: &Path, mode: u32) -> Result<(), Failed> {

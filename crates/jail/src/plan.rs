@@ -64,6 +64,12 @@ pub enum Step {
         at: PathBuf,
         name: &'static str,
     },
+    /// Makes the empty file and the empty directory that hide others.
+    MakeMasks,
+    Mask {
+        at: PathBuf,
+        kind: Kind,
+    },
     LeaveOldRoot,
     /// Makes the root read-only.
     SealRoot,
@@ -117,11 +123,18 @@ pub fn plan(spec: &Spec) -> Result<Vec<Step>, PlanError> {
     let mut steps = overlays(&entries);
     let mut overlays = 0;
     steps.push(Step::EmptyRoot { bytes: spec.private_bytes });
+    if entries.iter().any(|entry| matches!(entry.what, What::Mask { .. })) {
+        steps.push(Step::MakeMasks);
+    }
     let mut made: BTreeSet<PathBuf> = BTreeSet::from([PathBuf::from("/")]);
     // A writable place is bound onto itself when all below it has been made,
     // except what is bound there: a later bind onto a private directory lands
     // on top of it either way, so the order is only: make, keep, then place.
     for entry in entries {
+        if let What::Mask { kind } = entry.what {
+            steps.push(Step::Mask { at: entry.at.clone(), kind });
+            continue;
+        }
         parents(&entry.at, &mut made, &mut steps);
         place(entry, &mut overlays, &mut steps);
         made.insert(entry.at.clone());
@@ -163,7 +176,7 @@ fn holds_entries(what: &What) -> bool {
     match what {
         What::Directory { .. } | What::Private { .. } | What::Devices => true,
         What::Bind { kind, .. } => *kind == Kind::Directory,
-        What::File { .. } | What::Link { .. } | What::Proc { .. } => false,
+        What::File { .. } | What::Link { .. } | What::Proc { .. } | What::Mask { .. } => false,
     }
 }
 
@@ -212,6 +225,8 @@ fn place(entry: &Entry, overlays: &mut usize, steps: &mut Vec<Step>) {
             }
         }
         What::Devices => devices(&at, steps),
+        // Placed by the caller: it needs nothing made.
+        What::Mask { .. } => {}
     }
 }
 
@@ -283,6 +298,8 @@ impl fmt::Display for Step {
             Self::Cover { at } => write!(f, "cover {at:?}"),
             Self::MountPts { at } => write!(f, "mount devpts at {at:?}"),
             Self::Device { at, name } => write!(f, "bind device {name} at {at:?}"),
+            Self::MakeMasks => write!(f, "make the masks"),
+            Self::Mask { at, .. } => write!(f, "mask {at:?}"),
             Self::LeaveOldRoot => write!(f, "leave the old root"),
             Self::SealRoot => write!(f, "make the root read-only"),
             Self::SetHostname { name } => write!(f, "set host name {name:?}"),

@@ -50,6 +50,9 @@ pub enum What {
     Proc { cover_root_writable: bool },
     /// The minimal `/dev`.
     Devices,
+    /// Hides what a bound tree has here behind something empty that nobody may
+    /// open.
+    Mask { kind: Kind },
 }
 
 /// Where a bound tree comes from.

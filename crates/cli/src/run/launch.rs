@@ -8,7 +8,7 @@ use super::report::{Limit, LimitHit, Report};
 use super::review;
 use super::view::HandedTree;
 use crate::error::CliError;
-use crate::policy::Loaded;
+use crate::policy::load::Loaded;
 use crate::supervise::{self, Cleanup, Guard, Inputs, Signals, Stdio};
 use atoll_api::policy::EffectivePolicy;
 use atoll_guest::workload::now_us;

@@ -6,7 +6,7 @@ use super::view::{self, HandedTree};
 use super::{cache, command, environment, review};
 use crate::env;
 use crate::error::CliError;
-use crate::policy::Loaded;
+use crate::policy::load::Loaded;
 use crate::supervise::{Restore, Stdio, Stream};
 use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_guest::init::TerminalSpec;
@@ -14,7 +14,6 @@ use atoll_guest::workload::{Standard, Workload};
 use atoll_jail::host::Account;
 use atoll_store::session::Session;
 use rustix::process::{Resource, Rlimit};
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -62,9 +61,12 @@ pub(super) fn prepare(
     let owner = (identity.user.outside_uid, identity.user.outside_gid);
     let cache = cache::open(&cache_home.join("projects"), &project.root, owner)
         .map_err(|error| in_cache("the project's cache cannot be opened", &cache_home, error))?;
+    let (_, hidden) = loaded
+        .scan_hidden()
+        .map_err(|error| CliError::new("the hidden files are not known").because(error))?;
     let session = match policy.workspace.mode.value {
         WorkspaceMode::Review => {
-            let masked = BTreeSet::new();
+            let masked = hidden.iter().map(|hidden| hidden.path.clone()).collect();
             Some(review::start(&caller.home, &project.root, masked, identity.user)?)
         }
         WorkspaceMode::Live | WorkspaceMode::None => None,
@@ -77,6 +79,7 @@ pub(super) fn prepare(
         etc: &etc,
         hostname: HOSTNAME,
         cache: Some(&cache),
+        hidden: &hidden,
         session: session.as_ref(),
         hands_in: caller.uid == 0,
     });

@@ -2,6 +2,7 @@
 
 use super::cache::Cache;
 use super::caller::Identity;
+use crate::policy::ignore::Hidden;
 use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_jail::confine::Confinement;
 use atoll_jail::host;
@@ -30,6 +31,9 @@ pub(crate) struct Given<'a> {
     pub(crate) etc: &'a Path,
     pub(crate) hostname: &'a str,
     pub(crate) cache: Option<&'a Cache>,
+    /// Paths of the project that are hidden, relative to it; under review the
+    /// session hides them itself.
+    pub(crate) hidden: &'a [Hidden],
     /// The review session, where the project is under review.
     pub(crate) session: Option<&'a Session>,
     /// Root opens what the workload's user may not reach, and hands it in.
@@ -84,6 +88,12 @@ pub(crate) fn build(given: &Given<'_>) -> View {
         let (kind, access) = (Kind::Directory, Access::ReadWrite);
         view.push(Entry::new(root, What::Bind { source, kind, access }));
         writable.push(root.clone());
+    }
+    if given.session.is_none() {
+        view.extend(given.hidden.iter().map(|hidden| {
+            let kind = if hidden.is_dir { Kind::Directory } else { Kind::File };
+            Entry::new(given.project.root.join(&hidden.path), What::Mask { kind })
+        }));
     }
     for grant in &given.policy.files.read {
         add_grant(&mut view, &grant.value.path, Access::ReadOnly);
