@@ -56,11 +56,6 @@ pub(crate) const REMOTE_CONTAINERS: Variable = Variable {
 pub(crate) const CODESPACES: Variable =
     Variable { name: "CODESPACES", about: "as REMOTE_CONTAINERS, in GitHub Codespaces" };
 
-pub(crate) const XDG_STATE_HOME: Variable = Variable {
-    name: "XDG_STATE_HOME",
-    about: "where review sessions lie, below atoll/; else ~/.local/state",
-};
-
 impl Variable {
     /// Its value; an empty one counts as not set.
     pub(crate) fn get(self) -> Option<OsString> {

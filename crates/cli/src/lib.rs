@@ -10,7 +10,7 @@ mod review;
 mod session;
 pub mod supervise;
 mod run;
-pub mod supervise;
+mod session;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -23,20 +23,23 @@ pub struct TerminalSpec {
     pub front: bool,
 }
 
-/// Somebody who answers calls that the kernel hands over, within PID 1.
+/// Somebody who answers calls that the kernel hands over: within PID 1, or as a
+/// process of its own that PID 1 listens to.
 pub trait Attendant {
-    /// Readable when there is a call to answer; `None` when there is nobody
-    /// left to ask.
-    fn listener(&self) -> Option<BorrowedFd<'_>>;
-    /// Answers what is waiting, without blocking. Gives records of refusals.
+    /// Readable when there is something to attend to; `None` when there never
+    /// will be again.
+    fn readable(&self) -> Option<BorrowedFd<'_>>;
+    /// Attends to what is waiting, without blocking. Gives records of refusals.
     fn attend(&mut self) -> Vec<Vec<u8>>;
+    /// Waits, bounded, for the last records after the workload has ended.
+    fn finish(&mut self) -> Vec<Vec<u8>>;
+    /// Its process, if it is one: when that ends early, the sandbox is lost.
+    fn pid(&self) -> Option<i32>;
 }
 
 /// Starts the workload; given its terminal, if it has one.
-pub type Start<'a> = dyn FnMut(Option<&Slave>) -> Result<Started, Failure> + 'a;
-
-/// Makes an attendant for the listener of a started workload.
-pub type Attend<'a> = dyn FnMut(OwnedFd) -> Option<Box<dyn Attendant>> + 'a;
+pub type Start<'a> =
+    dyn FnMut(Option<&Slave>) -> Result<(Started, Option<Box<dyn Attendant>>), Failure> + 'a;
 
 /// Tells the launcher that there is no jail, and ends.
 pub fn fail(control: &OwnedFd, failure: Failure) -> ! {
@@ -45,12 +48,7 @@ pub fn fail(control: &OwnedFd, failure: Failure) -> ! {
 }
 
 /// Lives as PID 1. Every signal must be blocked before, so that none is lost.
-pub fn run(
-    control: &OwnedFd,
-    terminal: Option<&TerminalSpec>,
-    start: &mut Start<'_>,
-    attend: &mut Attend<'_>,
-) -> ! {
+pub fn run(control: &OwnedFd, terminal: Option<&TerminalSpec>, start: &mut Start<'_>) -> ! {
     let signals = match process::signal_descriptor(SignalSet::ALL) {
         Ok(signals) => signals,
         Err(error) => fail(control, broken("signalfd", &error)),
@@ -67,14 +65,13 @@ pub fn run(
         }
         Err(error) => fail(control, broken("openpt", &error.into())),
     });
-    let mut started = match start(slave.as_ref()) {
+    let (started, attendant) = match start(slave.as_ref()) {
         Ok(started) => started,
         Err(failure) => fail(control, failure),
     };
     leave_standard_descriptors();
     let Started { pid, confined_us, filter_us, running_us, .. } = started;
     tell(control, &Message::Started { confined_us, filter_us, running_us });
-    let attendant = started.listener.take().and_then(attend);
     Life { control, signals, pid, slave, front: None, attendant }.live()
 }
 
@@ -112,7 +109,7 @@ impl Life<'_> {
 
     /// Waits: (a signal, a request or the launcher's end, a call to answer).
     fn wait(&self) -> (bool, bool, bool) {
-        let listener = self.attendant.as_ref().and_then(|attendant| attendant.listener());
+        let listener = self.attendant.as_ref().and_then(|attendant| attendant.readable());
         let mut waiting = vec![
             PollFd::new(&self.signals, PollFlags::IN),
             PollFd::new(self.control, PollFlags::IN),
@@ -129,6 +126,10 @@ impl Life<'_> {
 
     fn reap(&mut self) {
         while let Ok(Some(ended)) = process::collect(-1) {
+            if self.attendant.as_ref().and_then(|it| it.pid()) == Some(ended.pid) {
+                // Calls would fail unjudged from here on: nothing may go on.
+                process::exit_now(1);
+            }
             if ended.pid != self.pid {
                 continue;
             }
@@ -148,7 +149,7 @@ impl Life<'_> {
 
     fn last_refusals(&mut self) {
         if let Some(attendant) = &mut self.attendant {
-            for record in attendant.attend() {
+            for record in attendant.finish() {
                 tell(self.control, &Message::Refused(record));
             }
         }
@@ -248,7 +249,7 @@ fn open_terminal(spec: &TerminalSpec) -> rustix::io::Result<(OwnedFd, Slave)> {
 
 /// Lets go of the caller's pipes: a reader at the far end waits for the last
 /// writer to close, and that must be the workload.
-fn leave_standard_descriptors() {
+pub fn leave_standard_descriptors() {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     for number in 0..3_u8 {
         match &null {

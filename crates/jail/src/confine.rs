@@ -50,7 +50,8 @@ const LANDLOCK: ABI = ABI::V6;
 /// The walls, ready to be raised.
 #[derive(Debug)]
 pub struct Walls {
-    rules: RulesetCreated,
+    /// `None` where the process is in the domain already.
+    rules: Option<RulesetCreated>,
     filter: Program,
     listener: Listener,
 }
@@ -66,17 +67,13 @@ impl Walls {
         atoll_sys::caps::clear_bounding_set()
             .map_err(|source| ConfineError::Call { call: "prctl(PR_CAPBSET_DROP)", source })?;
         let listener = if options.listener { Listener::Killable } else { Listener::None };
-        Ok(Self { rules: rules(confinement)?, filter: build(options), listener })
+        Ok(Self { rules: Some(rules(confinement)?), filter: build(options), listener })
     }
 
-    /// A second handle on the same Landlock rules.
-    ///
-    /// # Errors
-    ///
-    /// `EMFILE`.
-    pub fn rules(&self) -> Result<RulesetCreated, ConfineError> {
-        let call = "dup";
-        self.rules.try_clone().map_err(|source| ConfineError::Call { call, source })
+    /// Takes the Landlock rules out, for a supervisor that enters the domain
+    /// before it starts the workload in it.
+    pub fn take_rules(&mut self) -> Option<RulesetCreated> {
+        self.rules.take()
     }
 
     /// Raises all walls around the calling thread, for good. Gives the
@@ -87,7 +84,9 @@ impl Walls {
     /// The call that failed; the caller must then end.
     pub fn raise(self) -> Result<Option<OwnedFd>, ConfineError> {
         drop_capabilities(0)?;
-        restrict(self.rules)?;
+        if let Some(rules) = self.rules {
+            restrict(rules)?;
+        }
         atoll_sys::seccomp::install(&self.filter.instructions, self.listener)
             .map_err(|source| ConfineError::Call { call: "seccomp", source })
     }

@@ -2,12 +2,11 @@
 
 pub mod apply;
 pub mod cgroup;
-pub mod features;
-pub mod judge;
 pub mod confine;
 pub mod enter;
 pub mod features;
 pub mod host;
+pub mod judge;
 pub mod overlay;
 pub mod plan;
 pub mod seccomp;

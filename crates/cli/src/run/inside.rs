@@ -1,18 +1,21 @@
 //! The half of a run that is PID 1.
 
-use atoll_guest::init::{self, Attendant, TerminalSpec};
+use super::supervisor;
+use atoll_guest::init::{self, TerminalSpec};
 use atoll_guest::message::{Failure, FailureKind, Message};
-use atoll_guest::workload::{self, Slave, Workload, now_us};
+use atoll_guest::workload::{self, Slave, Started, Workload, now_us};
 use atoll_jail::apply;
 use atoll_jail::confine::{Confinement, Walls};
 use atoll_jail::enter::Newborn;
+use atoll_jail::judge::{Condition, Config, Pattern, TRAPS};
 use atoll_jail::plan::Step;
-use atoll_jail::seccomp::Options;
+use atoll_jail::seccomp::{Options, Trap};
 use atoll_jail::spec::User;
 use atoll_sys::clone::Parent;
 use atoll_sys::process::{self, SignalSet};
 use std::error::Error;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
 /// All that PID 1 needs, planned before it exists.
 pub(super) struct Inside {
@@ -21,6 +24,19 @@ pub(super) struct Inside {
     pub(super) confinement: Confinement,
     pub(super) workload: Workload,
     pub(super) terminal: Option<TerminalSpec>,
+    /// The rules of a live workspace.
+    pub(super) rules: Option<LiveRules>,
+}
+
+/// What the judge of a live workspace goes by.
+#[derive(Debug)]
+pub(super) struct LiveRules {
+    pub(super) root: PathBuf,
+    /// (device, inode)
+    pub(super) identity: (u64, u64),
+    pub(super) tool_names: Vec<Pattern>,
+    pub(super) allow: Vec<Pattern>,
+    pub(super) deny: Vec<Pattern>,
 }
 
 /// Becomes PID 1.
@@ -42,11 +58,12 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
         let errno = error.source.raw_os_error().unwrap_or(0);
         init::fail(&control, failure(error.call, &error, errno));
     }
+    let traps = if inside.rules.is_some() { live_traps() } else { Vec::new() };
     let options = Options {
         ptrace: inside.confinement.ptrace,
         nested_userns: inside.confinement.nested_userns,
-        listener: false,
-        traps: &[],
+        listener: inside.rules.is_some(),
+        traps: &traps,
     };
     let walls = match Walls::prepare(&inside.confinement, &options) {
         Ok(walls) => walls,
@@ -56,16 +73,58 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
     atoll_sys::scm::send(control.as_fd(), &ready.encode(), None).ok();
     let mut walls = Some(walls);
     let mut start = |slave: Option<&Slave>| {
-        let started =
-            workload::start(&inside.workload, slave, Parent::Caller, &mut || match walls.take() {
-                Some(walls) => walls.raise().map_err(|error| failure("confine", &error, 0)),
-                None => Ok(None),
-            })?;
+        let Some(walls) = walls.take() else {
+            return Err(failure("confine", &std::io::Error::from(std::io::ErrorKind::Other), 0));
+        };
+        let started = match &inside.rules {
+            Some(rules) => {
+                let umask = inside.workload.umask;
+                supervisor::start(&inside.workload, slave, walls, || rules.config(umask))?
+            }
+            None => (alone(&inside.workload, slave, walls)?, None),
+        };
         give_capabilities_up()?;
         Ok(started)
     };
-    let mut attend = |_listener: OwnedFd| -> Option<Box<dyn Attendant>> { None };
-    init::run(&control, inside.terminal.as_ref(), &mut start, &mut attend)
+    init::run(&control, inside.terminal.as_ref(), &mut start)
+}
+
+/// Starts the workload without a supervisor.
+fn alone(workload: &Workload, slave: Option<&Slave>, walls: Walls) -> Result<Started, Failure> {
+    let mut walls = Some(walls);
+    workload::start(workload, slave, Parent::Caller, &mut || {
+        let walls = walls.take();
+        walls.map_or(Ok(None), |walls| walls.raise().map_err(|error| failure("confine", &error, 0)))
+    })
+}
+
+/// The judge's calls as the filter wants them.
+fn live_traps() -> Vec<Trap> {
+    TRAPS
+        .iter()
+        .map(|trap| Trap {
+            number: u32::try_from(trap.number).unwrap_or(u32::MAX),
+            when: match trap.condition {
+                Condition::Always => None,
+                Condition::AnyBit { argument, mask } => Some((u32::from(argument), mask)),
+            },
+        })
+        .collect()
+}
+
+impl LiveRules {
+    fn config(&self, umask: u32) -> Config {
+        Config {
+            root: self.root.clone(),
+            root_device: self.identity.0,
+            root_inode: self.identity.1,
+            tool_names: self.tool_names.clone(),
+            allow: self.allow.clone(),
+            deny: self.deny.clone(),
+            umask,
+            hidden: None,
+        }
+    }
 }
 
 /// PID 1 itself needs none any more.
@@ -74,7 +133,7 @@ fn give_capabilities_up() -> Result<(), Failure> {
 }
 
 /// An error with its causes on one line.
-fn failure(step: &str, error: &dyn Error, errno: i32) -> Failure {
+pub(super) fn failure(step: &str, error: &dyn Error, errno: i32) -> Failure {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -62,7 +62,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
     atoll_sys::process::wait_for(told.pid()).ok();
     let mut report = Report::new(told, outcome, unenforced);
     if let Some(session) = prepared.session {
-        report.reviewed = Some(review::finish(&prepared.home, session)?);
+        report.reviewed = Some(review::finish(session)?);
     }
     report.environment(prepared.dropped_variables, prepared.hidden_path);
     if outcome.timed_out {

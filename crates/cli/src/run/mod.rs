@@ -14,8 +14,11 @@ mod environment;
 mod inside;
 mod launch;
 mod prepare;
+mod protect;
+mod refusal;
 mod report;
 mod review;
+mod supervisor;
 mod view;
 
 pub(crate) use launch::{Request, run};

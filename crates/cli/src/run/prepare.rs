@@ -3,7 +3,7 @@
 use super::caller::Caller;
 use super::inside::Inside;
 use super::view::{self, HandedTree};
-use super::{cache, command, environment, review};
+use super::{cache, command, environment, protect, review};
 use crate::env;
 use crate::error::CliError;
 use crate::policy::load::Loaded;
@@ -28,7 +28,6 @@ pub(super) struct Prepared {
     pub(super) late: Vec<HandedTree>,
     /// The review session, where the project is under review.
     pub(super) session: Option<Session>,
-    pub(super) home: PathBuf,
     /// Names of the caller's variables that stay outside.
     pub(super) dropped_variables: Vec<OsString>,
     /// Entries of the caller's PATH that are not visible inside.
@@ -67,7 +66,7 @@ pub(super) fn prepare(
     let session = match policy.workspace.mode.value {
         WorkspaceMode::Review => {
             let masked = hidden.iter().map(|hidden| hidden.path.clone()).collect();
-            Some(review::start(&caller.home, &project.root, masked, identity.user)?)
+            Some(review::start(&project.root, masked, identity.user)?)
         }
         WorkspaceMode::Live | WorkspaceMode::None => None,
     };
@@ -97,6 +96,9 @@ pub(super) fn prepare(
         &|path| view::shows(&view.spec, path),
     );
     let workload = workload(words, &environment, directory, policy, stdio, restore)?;
+    let rules = (policy.workspace.mode.value == WorkspaceMode::Live)
+        .then(|| protect::rules(policy, &project))
+        .transpose()?;
     let steps = atoll_jail::plan::plan(&view.spec)
         .map_err(|error| CliError::new("the sandbox cannot be planned").because(error))?;
     let terminal = stdio.setup().map(|setup| TerminalSpec {
@@ -111,11 +113,11 @@ pub(super) fn prepare(
             confinement: view.confinement,
             workload,
             terminal,
+            rules,
         },
         handed: view.handed,
         late: view.late,
         session,
-        home: caller.home,
         dropped_variables: environment.dropped,
         hidden_path: environment.hidden_path,
     })

@@ -1,6 +1,7 @@
 //! How a run went: for people as lines, for programs as one JSON object.
 
 use super::control::Told;
+use super::refusal::Refusals;
 use super::review::Reviewed;
 use crate::error::{CliError, EXIT_OURS};
 use crate::supervise::{End, Lost, Outcome};
@@ -53,7 +54,7 @@ pub(crate) struct Report {
     pub(crate) memory_peak_bytes: Option<u64>,
     pub(crate) limits: Vec<LimitHit>,
     pub(crate) unenforced: Vec<Unenforced>,
-    pub(crate) refused: Vec<Vec<u8>>,
+    pub(crate) refusals: Refusals,
     /// What a review session came to.
     pub(crate) reviewed: Option<Reviewed>,
     failure: Option<atoll_guest::message::Failure>,
@@ -88,7 +89,7 @@ impl Report {
             memory_peak_bytes: None,
             limits,
             unenforced,
-            refused: told.refused,
+            refusals: Refusals::read(&told.refused),
             reviewed: None,
             failure: told.failure,
             dropped_variables: Vec::new(),
@@ -144,7 +145,7 @@ impl Report {
 
     /// The lines for people and agents, each with its cause and what would help.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
+        let mut lines = self.refusals.lines();
         for hit in &self.limits {
             lines.push(match hit.limit {
                 Limit::Memory => "atoll: out of memory: the kernel killed a process at the \
@@ -187,6 +188,12 @@ impl Report {
             };
             reviewed.changed.iter().map(one).collect::<Vec<_>>()
         });
+        let denials: Vec<_> = self
+            .refusals
+            .refused
+            .iter()
+            .map(|(refusal, count)| serde_json::json!({ "refusal": refusal, "count": count }))
+            .collect();
         let value = serde_json::json!({
             "exit": exit,
             "signal": signal,
@@ -203,7 +210,8 @@ impl Report {
             },
             "limits_hit": self.limits,
             "unenforced": unenforced,
-            "denials": [],
+            "denials": denials,
+            "noticed": self.refusals.noticed,
             "session": self.reviewed.as_ref().and_then(|reviewed| reviewed.session.clone()),
             "changed_files": changed,
             "environment": {

@@ -1,32 +1,24 @@
 //! The review session of a run: made before it, closed after it.
 
-use crate::env;
 use crate::error::CliError;
+use crate::session::sessions;
 use atoll_jail::spec::User;
 use atoll_store::Format;
 use atoll_store::changes::{self, ChangeKind};
-use atoll_store::session::{NewSession, Session, SessionError, Sessions};
+use atoll_store::session::{NewSession, Session, SessionError};
 use rustix::fs::AtFlags;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Where atoll keeps state that must survive: `$XDG_STATE_HOME/atoll`.
-pub(crate) fn state_directory(home: &Path) -> PathBuf {
-    env::XDG_STATE_HOME.path().unwrap_or_else(|| home.join(".local/state")).join("atoll")
-}
-
 /// Makes a session for `project` that the workload's user can write.
 pub(super) fn start(
-    home: &Path,
     project: &Path,
     masked: BTreeSet<PathBuf>,
     user: User,
 ) -> Result<Session, CliError> {
     let is_root = rustix::process::geteuid().is_root();
     let format = if is_root { Format::Trusted } else { Format::User };
-    let made = Sessions::open(&state_directory(home))
-        .and_then(|sessions| sessions.create(&NewSession { project, format, masked }));
-    let session = made.map_err(failed)?;
+    let session = sessions()?.create(&NewSession { project, format, masked }).map_err(failed)?;
     if is_root {
         give_to(&session.upper(), user)
             .and_then(|()| give_to(&session.work(), user))
@@ -66,7 +58,7 @@ pub(crate) struct Reviewed {
 }
 
 /// Ends the session; one without changes is removed.
-pub(super) fn finish(home: &Path, mut session: Session) -> Result<Reviewed, CliError> {
+pub(super) fn finish(mut session: Session) -> Result<Reviewed, CliError> {
     session.end().map_err(failed)?;
     let view = session.view().map_err(failed)?;
     let read = changes::read(&view)
@@ -75,8 +67,7 @@ pub(super) fn finish(home: &Path, mut session: Session) -> Result<Reviewed, CliE
         read.list.iter().map(|change| (word(change.kind), change.path.clone())).collect();
     if changed.is_empty() && read.rejected.is_empty() {
         drop(view);
-        let sessions = Sessions::open(&state_directory(home)).map_err(failed)?;
-        sessions.discard(session.id()).map_err(failed)?;
+        sessions()?.discard(session.id()).map_err(failed)?;
         return Ok(Reviewed { session: None, changed });
     }
     Ok(Reviewed { session: Some(session.id().to_owned()), changed })
