@@ -7,10 +7,9 @@ mod env;
 mod error;
 mod policy;
 mod review;
-mod session;
-pub mod supervise;
 mod run;
 mod session;
+pub mod supervise;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -33,7 +33,9 @@ pub trait Attendant {
     fn attend(&mut self) -> Vec<Vec<u8>>;
     /// Waits, bounded, for the last records after the workload has ended.
     fn finish(&mut self) -> Vec<Vec<u8>>;
-    /// Its process, if it is one: when that ends early, the sandbox is lost.
+    /// Its process, if it is one. It ends with 0 when nobody is left to attend
+    /// to, which can be a moment before the workload's own end is seen; when it
+    /// ends otherwise, the sandbox is lost.
     fn pid(&self) -> Option<i32>;
 }
 
@@ -126,7 +128,8 @@ impl Life<'_> {
 
     fn reap(&mut self) {
         while let Ok(Some(ended)) = process::collect(-1) {
-            if self.attendant.as_ref().and_then(|it| it.pid()) == Some(ended.pid) {
+            let attendant = self.attendant.as_ref().and_then(|it| it.pid());
+            if attendant == Some(ended.pid) && ended.end != End::Exited(0) {
                 // Calls would fail unjudged from here on: nothing may go on.
                 process::exit_now(1);
             }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    Run(run::Args),
+    Run(Box<run::Args>),
     Diff(diff::Args),
     Apply(apply::Args),
     Discard(discard::Args),
@@ -23,7 +23,7 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn run(self) -> Result<ExitCode, CliError> {
         match self {
-            Self::Run(args) => run::run(args),
+            Self::Run(args) => run::run(*args),
             Self::Diff(args) => diff::run(args),
             Self::Apply(args) => apply::run(args),
             Self::Discard(args) => discard::run(args),

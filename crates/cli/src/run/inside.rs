@@ -1,7 +1,7 @@
 //! The half of a run that is PID 1.
 
-use super::supervisor;
-use atoll_guest::init::{self, TerminalSpec};
+use super::supervisor::{self, Teller};
+use atoll_guest::init::{self, Attendant, TerminalSpec};
 use atoll_guest::message::{Failure, FailureKind, Message};
 use atoll_guest::workload::{self, Slave, Started, Workload, now_us};
 use atoll_jail::apply;
@@ -62,7 +62,7 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
     let options = Options {
         ptrace: inside.confinement.ptrace,
         nested_userns: inside.confinement.nested_userns,
-        listener: inside.rules.is_some(),
+        listener: true,
         traps: &traps,
     };
     let walls = match Walls::prepare(&inside.confinement, &options) {
@@ -81,7 +81,7 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
                 let umask = inside.workload.umask;
                 supervisor::start(&inside.workload, slave, walls, || rules.config(umask))?
             }
-            None => (alone(&inside.workload, slave, walls)?, None),
+            None => alone(&inside.workload, slave, walls)?,
         };
         give_capabilities_up()?;
         Ok(started)
@@ -89,13 +89,20 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
     init::run(&control, inside.terminal.as_ref(), &mut start)
 }
 
-/// Starts the workload without a supervisor.
-fn alone(workload: &Workload, slave: Option<&Slave>, walls: Walls) -> Result<Started, Failure> {
+/// Starts the workload without a supervisor; PID 1 tells what is refused.
+fn alone(
+    workload: &Workload,
+    slave: Option<&Slave>,
+    walls: Walls,
+) -> Result<(Started, Option<Box<dyn Attendant>>), Failure> {
     let mut walls = Some(walls);
-    workload::start(workload, slave, Parent::Caller, &mut || {
+    let mut started = workload::start(workload, slave, Parent::Caller, &mut || {
         let walls = walls.take();
         walls.map_or(Ok(None), |walls| walls.raise().map_err(|error| failure("confine", &error, 0)))
-    })
+    })?;
+    let Some(listener) = started.listener.take() else { return Ok((started, None)) };
+    let teller = Teller::new(listener).map_err(|error| failure("seccomp", &error, 0))?;
+    Ok((started, Some(Box::new(teller))))
 }
 
 /// The judge's calls as the filter wants them.

@@ -10,7 +10,7 @@ use atoll_guest::init::Attendant;
 use atoll_guest::message::Failure;
 use atoll_guest::workload::{self, Slave, Started, Workload};
 use atoll_jail::confine::{self, Walls};
-use atoll_jail::judge::{Config, Denial, Judge};
+use atoll_jail::judge::{Config, Denial, Judge, Refuser};
 use atoll_sys::caps;
 use atoll_sys::clone::{self, Parent, Plain};
 use atoll_sys::process;
@@ -46,7 +46,7 @@ pub(super) fn start(
         }
         Plain::Parent(pid) => {
             drop(theirs);
-            let attendant = Supervisor { channel: ours, pid };
+            let attendant = Supervisor { channel: ours, pid, is_done: false };
             let started = attendant.started()?;
             Ok((started, Some(Box::new(attendant))))
         }
@@ -118,6 +118,8 @@ fn say(channel: &OwnedFd, kind: u8, text: &[u8]) {
 struct Supervisor {
     channel: OwnedFd,
     pid: i32,
+    /// It has said its last word.
+    is_done: bool,
 }
 
 impl Supervisor {
@@ -139,16 +141,18 @@ impl Supervisor {
         }
     }
 
-    /// Takes one record without waiting; `None` when there is none.
-    fn record(&self) -> Option<Option<Vec<u8>>> {
+    /// Takes what comes within `wait` of the last message.
+    fn records(&mut self, wait: &Timespec) -> Vec<Vec<u8>> {
+        let mut records = Vec::new();
         let mut buffer = vec![0; MESSAGE_BYTES_MAX + 1];
-        match atoll_sys::scm::receive(self.channel.as_fd(), &mut buffer) {
-            Ok((length, _)) if length > 1 && buffer[0] == RECORD => {
-                Some(Some(buffer[1..length].to_vec()))
+        while !self.is_done && self.is_readable(wait) {
+            match atoll_sys::scm::receive(self.channel.as_fd(), &mut buffer) {
+                Ok((0, _)) | Err(_) => self.is_done = true,
+                Ok((length, _)) if buffer[0] == RECORD => records.push(buffer[1..length].to_vec()),
+                Ok(_) => {}
             }
-            Ok((0, _)) | Err(_) => None,
-            Ok(_) => Some(None),
         }
+        records
     }
 
     fn is_readable(&self, wait: &Timespec) -> bool {
@@ -173,35 +177,53 @@ fn read_started(numbers: &[u8]) -> Option<Started> {
 
 impl Attendant for Supervisor {
     fn readable(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.channel.as_fd())
+        (!self.is_done).then(|| self.channel.as_fd())
     }
 
     fn attend(&mut self) -> Vec<Vec<u8>> {
-        let mut records = Vec::new();
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        while self.is_readable(&now) {
-            match self.record() {
-                Some(record) => records.extend(record),
-                None => break,
-            }
-        }
-        records
+        self.records(&Timespec { tv_sec: 0, tv_nsec: 0 })
     }
 
     /// Closing our half for writing ends the supervisor's loop.
     fn finish(&mut self) -> Vec<Vec<u8>> {
-        let mut records = Vec::new();
         rustix::net::shutdown(&self.channel, rustix::net::Shutdown::Write).ok();
-        while self.is_readable(&LAST_WORDS) {
-            match self.record() {
-                Some(record) => records.extend(record),
-                None => break,
-            }
-        }
-        records
+        self.records(&LAST_WORDS)
     }
 
     fn pid(&self) -> Option<i32> {
         Some(self.pid)
+    }
+}
+
+/// Within PID 1: tells what the filter refuses, where nothing else is judged.
+pub(super) struct Teller {
+    refuser: Refuser,
+    is_done: bool,
+}
+
+impl Teller {
+    pub(super) fn new(listener: OwnedFd) -> io::Result<Self> {
+        Ok(Self { refuser: Refuser::new(listener)?, is_done: false })
+    }
+}
+
+impl Attendant for Teller {
+    fn readable(&self) -> Option<BorrowedFd<'_>> {
+        (!self.is_done).then(|| self.refuser.as_fd())
+    }
+
+    fn attend(&mut self) -> Vec<Vec<u8>> {
+        let mut records = Vec::new();
+        let mut tell = |denial: Denial| records.push(refusal::denied(&denial));
+        self.is_done = self.is_done || !self.refuser.attend(&mut tell);
+        records
+    }
+
+    fn finish(&mut self) -> Vec<Vec<u8>> {
+        self.attend()
+    }
+
+    fn pid(&self) -> Option<i32> {
+        None
     }
 }

@@ -99,7 +99,7 @@ struct Seen {
 fn stamp(stat: &Stat) -> [u64; 4] {
     let seconds = u64::from_ne_bytes(stat.st_mtime.to_ne_bytes());
     let size = u64::from_ne_bytes(stat.st_size.to_ne_bytes());
-    [stat.st_ino, size, seconds, u64::from(stat.st_mtime_nsec as u32)]
+    [stat.st_ino, size, seconds, stat.st_mtime_nsec]
 }
 
 fn look(path: &Path) -> Seen {

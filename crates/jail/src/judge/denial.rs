@@ -15,6 +15,8 @@ pub enum Class {
     User,
     /// The sandbox's own parts.
     Supervisor,
+    /// A system call that the filter refuses.
+    Kernel,
 }
 
 /// The rules, each with a code that does not change.

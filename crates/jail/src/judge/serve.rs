@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use atoll_sys::notify::{Listener, Notification, Reply};
@@ -10,12 +11,13 @@ use rustix::io::Errno;
 
 use super::call::{Call, decode};
 use super::caller::{Caller, errno};
-use super::denial::{Report, Sink};
+use super::denial::{Class, Denial, Report, Sink};
 use super::footing::{Footing, FootingError};
 use super::ledger::Ledger;
 use super::open::Waiting;
 use super::rules::{Config, Rules};
 use super::state::{Answer, Case, State, Umask};
+use crate::seccomp;
 
 /// How often an open that would block is tried again.
 const RETRY: Duration = Duration::from_millis(5);
@@ -178,7 +180,7 @@ impl Judge {
             None
         };
         let answer = match call {
-            None => Err(Errno::NOSYS),
+            None => Err(refuse(&notification, sink)),
             Some(call) => {
                 let id = notification.id;
                 let caller = Caller { footing: &self.footing, listener, id, thread };
@@ -223,6 +225,60 @@ impl Judge {
         }
         *pending = kept;
     }
+}
+
+/// Answers the calls that the filter's own table refuses, where no workspace is
+/// judged. Never blocks and looks at no memory, so PID 1 can hold it.
+pub struct Refuser {
+    listener: Listener,
+}
+
+impl Refuser {
+    /// # Errors
+    ///
+    /// If the descriptor is not a listener.
+    pub fn new(listener: OwnedFd) -> std::io::Result<Self> {
+        Ok(Self { listener: Listener::new(listener)? })
+    }
+
+    /// Answers what is waiting. Says whether anybody is left to ask.
+    pub fn attend(&mut self, sink: &mut dyn Sink) -> bool {
+        let now = Some(Duration::ZERO);
+        loop {
+            match wait(&self.listener, None, now) {
+                Ok(Wake::Call) => {}
+                Ok(Wake::Time) => return true,
+                Ok(Wake::HungUp | Wake::Control) | Err(_) => return false,
+            }
+            // The caller may be gone by now.
+            let Ok(notification) = self.listener.receive() else { continue };
+            let errno = refuse(&notification, sink).raw_os_error();
+            let _gone = self.listener.reply(notification.id, Reply::Error(errno));
+        }
+    }
+}
+
+impl AsFd for Refuser {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+/// A call that no rule about names is for: one that the filter's own table
+/// refuses, told here first.
+fn refuse(notification: &Notification, sink: &mut dyn Sink) -> Errno {
+    let number = u32::try_from(notification.number).ok();
+    let Some((errno, line)) = number.and_then(seccomp::refusal) else { return Errno::NOSYS };
+    sink.denied(Denial {
+        rule: line.why.code(),
+        class: Class::Kernel,
+        operation: line.name,
+        path: PathBuf::new(),
+        pid: notification.pid,
+        detail: None,
+        suggestion: None,
+    });
+    Errno::from_raw_os_error(errno)
 }
 
 fn send(

@@ -196,6 +196,25 @@ pub fn refused() -> &'static [Refused] {
     &TABLE
 }
 
+/// What is answered to a call that the filter hands to a supervisor because of
+/// this table: its errno and its line. `None` for a call that is not refused.
+#[must_use]
+pub fn refusal(number: u32) -> Option<(i32, &'static Refused)> {
+    let line = refused().iter().find(|line| line.number == number)?;
+    Some((errno_of(&line.rule)?, line))
+}
+
+/// The errno of a rule's told refusal; each rule has at most one.
+fn errno_of(rule: &Rule) -> Option<i32> {
+    match *rule {
+        Rule::Give(Answer::Refuse(errno)) => Some(errno),
+        Rule::Give(_) => None,
+        Rule::AnyBit { then, or, .. } | Rule::OneOf { then, or, .. } => {
+            errno_of(then).or_else(|| errno_of(or))
+        }
+    }
+}
+
 fn everywhere(list: &mut Vec<Refused>) {
     const SYS_OPEN_TREE_ATTR: u32 = 467;
     const SYS_LSM_SET_SELF_ATTR: u32 = 460;
