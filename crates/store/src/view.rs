@@ -143,7 +143,8 @@ fn owns(stamp: &Stamp) -> bool {
 pub(crate) struct Known {
     pub(crate) dev: u64,
     pub(crate) ino: u64,
-    pub(crate) mode: u32,
+    /// Nothing where the host may have changed it before the first check.
+    pub(crate) mode: Option<u32>,
 }
 
 /// The directories of the project that a session touches, as they were before
@@ -151,7 +152,8 @@ pub(crate) struct Known {
 ///
 /// Applying changes the directories' own change times, so that a second apply
 /// (of the rest, or after an interruption) could not tell its own traces from
-/// the host's. It compares inode and mode with this instead.
+/// the host's. It compares inode and mode with this instead. A directory that was
+/// in conflict is not in here, so that it stays so.
 #[derive(Debug, Clone, Default)]
 pub struct Baseline {
     known: BTreeMap<PathBuf, Known>,
@@ -180,10 +182,12 @@ impl Baseline {
         baseline
     }
 
-    /// One entry: device, inode and mode in decimal, the path, and a NUL.
+    /// One entry: device, inode and mode in decimal (a dash where it is not
+    /// known), the path, and a NUL.
     pub(crate) fn line(path: &Path, known: Known) -> Vec<u8> {
         use std::os::unix::ffi::OsStrExt as _;
-        let mut line = format!("{} {} {} ", known.dev, known.ino, known.mode).into_bytes();
+        let mode = known.mode.map_or("-".into(), |mode| mode.to_string());
+        let mut line = format!("{} {} {mode} ", known.dev, known.ino).into_bytes();
         line.extend(path.as_os_str().as_bytes());
         line.push(0);
         line
@@ -193,8 +197,12 @@ impl Baseline {
 fn parse_line(line: &[u8]) -> Option<(PathBuf, Known)> {
     use std::os::unix::ffi::OsStringExt as _;
     let mut parts = line.splitn(4, |byte| *byte == b' ');
-    let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
-    let (dev, ino, mode) = (number()?, number()?, u32::try_from(number()?).ok()?);
+    let mut word = || std::str::from_utf8(parts.next()?).ok();
+    let (dev, ino) = (word()?.parse().ok()?, word()?.parse().ok()?);
+    let mode = match word()? {
+        "-" => None,
+        mode => Some(mode.parse().ok()?),
+    };
     let path = std::ffi::OsString::from_vec(parts.next()?.to_vec());
     Some((path.into(), Known { dev, ino, mode }))
 }
@@ -207,14 +215,15 @@ mod tests {
     #[test]
     fn a_baseline_survives_odd_names_and_a_torn_end() {
         let odd = Path::new(std::ffi::OsStr::from_bytes(b"a b\n\xff"));
-        let known = Known { dev: 1, ino: u64::MAX, mode: 0o755 };
+        let known = Known { dev: 1, ino: u64::MAX, mode: Some(0o755) };
+        let unsure = Known { mode: None, ..known };
         let mut bytes = Baseline::line(odd, known);
-        bytes.extend(Baseline::line(Path::new(""), known));
+        bytes.extend(Baseline::line(Path::new(""), unsure));
         bytes.extend(b"1 2 3 torn");
         let baseline = Baseline::parse(&bytes);
         assert_eq!(baseline.known.len(), 2);
         assert_eq!(baseline.get(odd), Some(known));
-        assert_eq!(baseline.get(Path::new("")), Some(known));
+        assert_eq!(baseline.get(Path::new("")), Some(unsure));
         assert_eq!(Baseline::parse(b"\0\0 \0x y z\0").known.len(), 0);
     }
 }

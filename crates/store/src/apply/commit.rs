@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
     /// Notes a directory whose mode is not the final one, so that an apply that
     /// repeats this one does not take the mode for the host's doing.
     fn note_interim(&self, path: &Path, dir: &Stamp, mode: u32) -> OsResult<()> {
-        let known = Known { dev: dir.dev, ino: dir.ino, mode };
+        let known = Known { dev: dir.dev, ino: dir.ino, mode: Some(mode) };
         self.write_baseline(&Baseline::line(path, known)).map_err(|_| Errno::IO)
     }
 

@@ -39,7 +39,7 @@ pub(super) fn check_merged(
     if let Some(known) = known {
         return DirCheck {
             is_replaced: host.id() != (known.dev, known.ino),
-            mode_changed: host.mode != known.mode,
+            mode_changed: known.mode.map_or(newer, |mode| host.mode != mode),
             entries_changed: newer,
         };
     }
@@ -58,7 +58,10 @@ pub(super) fn check_merged(
 pub(super) fn check_doomed(host: &Stamp, known: Option<Known>, started: Option<Time>) -> DirCheck {
     let newer = started.is_some_and(|started| is_newer(host.ctime, started));
     let (is_replaced, mode_changed) = match known {
-        Some(known) => (host.id() != (known.dev, known.ino), host.mode != known.mode),
+        Some(known) => {
+            let mode_changed = known.mode.map_or(newer, |mode| host.mode != mode);
+            (host.id() != (known.dev, known.ino), mode_changed)
+        }
         None => (newer, newer),
     };
     DirCheck { is_replaced, mode_changed, entries_changed: newer }

@@ -56,9 +56,9 @@ impl Walk<'_> {
 
     /// Queues what a directory of the host holds, to be deleted with it.
     fn doom(&mut self, frame: &Frame, path: &Path, host: &Stamp) -> DirCheck {
-        self.note_dir(path, host);
         let check =
             conflict::check_doomed(host, self.view.spec.baseline.get(path), self.view.spec.started);
+        self.note_dir(path, host, check);
         self.todo.push(Frame {
             path: path.to_owned(),
             in_host: true,
@@ -263,7 +263,6 @@ impl Walk<'_> {
             return self.newer(host).then_some(Conflict::Changed);
         }
         inner.in_host = true;
-        self.note_dir(&inner.path, host);
         let known = self.view.spec.baseline.get(&inner.path);
         let check = if inner.is_merged_in_place() {
             let check = conflict::check_merged(host, origin, known, started);
@@ -275,6 +274,7 @@ impl Walk<'_> {
             inner.doomed = check.is_replaced.then_some(Conflict::Changed);
             check
         };
+        self.note_dir(&inner.path, host, check);
         (check.is_replaced || check.mode_changed).then_some(Conflict::Changed)
     }
 

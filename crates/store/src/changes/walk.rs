@@ -5,7 +5,7 @@
 //! and what the project has at that path now. Frames are kept as paths and
 //! opened anew, so neither depth nor a changing tree costs descriptors.
 
-use super::conflict::is_newer;
+use super::conflict::{DirCheck, is_newer};
 use super::{
     Change, ChangeKind, Changes, ChangesError, Conflict, RejectReason, Rejected, Source,
     is_nameable,
@@ -109,7 +109,6 @@ impl<'v> Walk<'v> {
     pub(super) fn run(mut self) -> Result<Changes, ChangesError> {
         let root = beneath::stamp(self.view.project())
             .map_err(|error| Self::error(Tree::Project, Path::new(""), error))?;
-        self.note_dir(Path::new(""), &root);
         self.todo.push(Frame {
             in_upper: true,
             lower: Some(PathBuf::new()),
@@ -164,9 +163,14 @@ impl<'v> Walk<'v> {
         self.view.spec.started.is_some_and(|started| is_newer(host.ctime, started))
     }
 
-    pub(super) fn note_dir(&mut self, path: &Path, host: &Stamp) {
-        let known = Known { dev: host.dev, ino: host.ino, mode: host.mode };
-        self.changes.dirs.push((path.to_owned(), known));
+    /// Keeps a directory for the baseline, unless it already is another one than
+    /// the sandbox saw.
+    pub(super) fn note_dir(&mut self, path: &Path, host: &Stamp, check: DirCheck) {
+        if !check.is_replaced {
+            let mode = (!check.mode_changed).then_some(host.mode);
+            let known = Known { dev: host.dev, ino: host.ino, mode };
+            self.changes.dirs.push((path.to_owned(), known));
+        }
     }
 
     fn frame(&mut self, frame: &Frame) -> Result<(), ChangesError> {

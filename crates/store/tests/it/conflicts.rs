@@ -72,6 +72,19 @@ both! {
         assert_eq!(outcome.applied, paths(&[]));
         assert_eq!(case.read("d/a"), "old\n");
     }
+    a_conflict_of_a_directory_stays_one => {
+        let case = Case::new("mkdir d e m other; echo x > d/x; echo y > e/y; echo z > m/z; echo o > other/o; echo a > a");
+        case.in_session("rm -r d; rm -r e; mkdir e; echo n > e/n; chmod 700 m; echo A > a");
+        // Directories with old files in the places of those that go, and a mode.
+        case.on_host("rm -r d e; cp -a other d; mv other e; touch -d 2001-01-01 d/o; chmod 711 m");
+        let conflicts = case.apply().conflicts;
+        assert!(conflicts.len() > 3, "{conflicts:?}");
+        for _ in 0..2 {
+            case.on_host("touch new; rm new");
+            assert_eq!(case.apply().conflicts, conflicts);
+            case.on_host("test $(cat d/o e/o | tr -d '\n') = oo; test $(stat -c %a m) = 711");
+        }
+    }
     files_and_directories_that_the_host_deleted => {
         let case = Case::new("mkdir d e; echo a > d/a; echo b > b; echo c > e/c");
         case.in_session("echo A > d/a; echo B > b; rm e/c");

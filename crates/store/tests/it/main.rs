@@ -6,5 +6,6 @@ mod changes;
 mod conflicts;
 mod hostile;
 mod image;
+mod kill;
 mod session;
 mod support;

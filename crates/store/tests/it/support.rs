@@ -48,7 +48,7 @@ pub(crate) fn is_root() -> bool {
 
 /// A project with an overlay over it.
 pub(crate) struct Case {
-    _root: tempfile::TempDir,
+    _root: Option<tempfile::TempDir>,
     pub(crate) base: PathBuf,
     pub(crate) format: Format,
     pub(crate) started: Option<Time>,
@@ -59,14 +59,19 @@ pub(crate) struct Case {
 impl Case {
     /// Makes a project with a shell script and starts a session.
     pub(crate) fn new(setup: &str) -> Self {
-        let root = tempfile::Builder::new().prefix("atoll-store-").tempdir().unwrap();
+        Self::new_in(&std::env::temp_dir(), setup)
+    }
+
+    /// [`Self::new`] in a directory of choice.
+    pub(crate) fn new_in(dir: &Path, setup: &str) -> Self {
+        let root = tempfile::Builder::new().prefix("atoll-store-").tempdir_in(dir).unwrap();
         let base = root.path().to_owned();
         for dir in ["project", "upper", "work", "merged", "expected"] {
             fs::create_dir(base.join(dir)).unwrap();
         }
         let format = if is_root() { Format::Trusted } else { Format::User };
         let mut case = Self {
-            _root: root,
+            _root: Some(root),
             base,
             format,
             started: None,
@@ -77,6 +82,13 @@ impl Case {
         case.before = Manifest::of(&case.project());
         case.started = Some(wait_for_next_tick());
         case
+    }
+
+    /// The case that another process made.
+    pub(crate) fn around(base: PathBuf, started: Time) -> Self {
+        let format = if is_root() { Format::Trusted } else { Format::User };
+        let (masked, before) = Default::default();
+        Self { _root: None, base, format, started: Some(started), masked, before }
     }
 
     pub(crate) fn project(&self) -> PathBuf {
@@ -192,6 +204,29 @@ impl Case {
         assert_eq!(self.listed(), Vec::<String>::new());
     }
 
+    /// [`Self::check_is_as_seen`] but for the times of directories, which an
+    /// interruption moves.
+    #[track_caller]
+    pub(crate) fn check_content_is_as_seen(&self) {
+        let mut expected = Manifest::of(&self.base.join("expected"));
+        let mut found = Manifest::of(&self.project());
+        for entry in found.entries.values_mut().chain(expected.entries.values_mut()) {
+            if entry.kind == "dir" {
+                entry.mtime = (0, 0);
+            }
+        }
+        for (path, before) in &self.before.entries {
+            for manifest in [&mut expected, &mut found] {
+                if let Some(entry) = manifest.entries.get_mut(path)
+                    && entry.is_same_but_for_time(before)
+                {
+                    entry.mtime = (0, 0);
+                }
+            }
+        }
+        found.assert_is(&expected);
+    }
+
     #[track_caller]
     pub(crate) fn check_is_as_seen(&self) {
         let mut expected = Manifest::of(&self.base.join("expected"));
@@ -227,6 +262,9 @@ impl Case {
 
 impl Drop for Case {
     fn drop(&mut self) {
+        if self._root.is_none() {
+            return;
+        }
         // Modes that scripts took away would keep an ordinary user from cleaning up.
         Command::new("chmod").args(["-R", "u+rwX"]).arg(&self.base).output().ok();
     }
