@@ -1,4 +1,5 @@
 //! Helpers for tests; never linked into a program that ships.
 
 pub mod pty;
+pub mod run;
 pub mod skip;

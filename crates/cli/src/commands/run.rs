@@ -49,5 +49,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     }
     // A closed stderr leaves nobody to tell.
     std::io::stderr().write_all(text.as_bytes()).ok();
+    // A shell's loop ends with Ctrl-C only if its command dies of it.
+    report.outcome.pass_interrupt_on();
     Ok(ExitCode::from(report.exit_status()))
 }

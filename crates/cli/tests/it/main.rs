@@ -9,4 +9,6 @@ mod program;
 #[cfg(test)]
 mod review;
 #[cfg(test)]
+mod run;
+#[cfg(test)]
 mod supervise;
