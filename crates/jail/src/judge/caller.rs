@@ -9,6 +9,7 @@ use atoll_sys::notify::Listener;
 use atoll_sys::procmem;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::call::PathArgument;
 use super::footing::Footing;
@@ -88,8 +89,18 @@ impl<'a> Caller<'a> {
         let name = format!("{}/fd/{number}", self.thread);
         match self.own_link(&name, OFlags::empty()) {
             Err(Errno::NOENT) => Err(Errno::BADF),
+            // The directory of a process that is not dumpable belongs to root.
+            Err(Errno::ACCESS) => self.copy_of(number),
             other => other,
         }
+    }
+
+    /// Takes a copy of a descriptor itself, which only needs the right to trace.
+    fn copy_of(&self, number: i32) -> Result<OwnedFd, Errno> {
+        let process = i32::try_from(self.process()?).map_err(|_| Errno::SRCH)?;
+        let process = Pid::from_raw(process).ok_or(Errno::SRCH)?;
+        let process = pidfd_open(process, PidfdFlags::empty())?;
+        self.footing.as_tracer(|| pidfd_getfd(&process, number, PidfdGetfdFlags::empty()))
     }
 
     fn own_link(&self, name: &str, more: OFlags) -> Result<OwnedFd, Errno> {

@@ -76,6 +76,8 @@ pub(super) enum Site {
         rests: Vec<Option<Vec<u8>>>,
     },
     UserDenied,
+    /// In strict mode: what may not be read, also not under another name.
+    Hidden,
     /// The supervisor's own directory of procfs.
     Supervisor,
 }
@@ -145,6 +147,10 @@ pub(super) fn decide(act: Act, site: &Site, facts: Facts) -> Verdict {
         },
         Site::Above { rule, .. } => above(act, *rule, facts),
         Site::UserDenied => refuse(act, Rule::UserDeny, Class::User),
+        Site::Hidden => match act {
+            Act::Create(_) | Act::Place(_) | Act::Remove => Verdict::Allow,
+            _ => refuse(act, Rule::Hidden, Class::User),
+        },
         Site::Supervisor => refuse(act, Rule::Supervisor, Class::Supervisor),
     }
 }
@@ -203,7 +209,10 @@ fn git(act: Act, part: Part, lineage: Lineage, facts: Facts) -> Verdict {
         Act::Create(Kind::Link | Kind::Other) | Act::Place(_) | Act::MoveOut(_) | Act::Share
     );
     match part {
-        Part::Free => match act {
+        Part::Probe if act == Act::Create(Kind::Link) => Verdict::Allow,
+        // Git on the host follows links when it writes messages, logs and heads.
+        Part::Free | Part::Probe => match act {
+            Act::Create(Kind::Link) | Act::Place(Kind::Link) => refused(Rule::GitLink),
             Act::Place(Kind::Directory) if !facts.is_from_inside => refused(Rule::GitMove),
             _ => Verdict::Allow,
         },
@@ -332,15 +341,19 @@ mod tests {
     }
 
     #[test]
-    fn free_parts_refuse_only_directories_from_elsewhere() {
+    fn free_parts_refuse_only_links_and_directories_from_elsewhere() {
         for act in every_act() {
             let verdict = in_old(Part::Free, act);
             if act == Act::Place(Kind::Directory) {
                 is_refused(verdict, Rule::GitMove, Failure::Busy);
+            } else if matches!(act, Act::Create(Kind::Link) | Act::Place(Kind::Link)) {
+                is_refused(verdict, Rule::GitLink, Failure::Denied);
             } else {
                 assert_eq!(verdict, Verdict::Allow, "{act:?}");
             }
         }
+        assert_eq!(in_old(Part::Probe, Act::Create(Kind::Link)), Verdict::Allow);
+        is_refused(in_old(Part::Probe, Act::Place(Kind::Link)), Rule::GitLink, Failure::Denied);
         let inside = Facts { is_from_inside: true, ..Facts::default() };
         let site = site(Part::Free, Lineage::Existing);
         assert_eq!(decide(Act::Place(Kind::Directory), &site, inside), Verdict::Allow);

@@ -12,9 +12,13 @@ use super::call::PathArgument;
 use super::decide::{Act, Facts, Failure, Kind, Site, Verdict};
 use super::denial::{Class, Rule};
 use super::footing::number;
+use super::git::layout::Part;
 use super::ledger::join;
 use super::state::{Answer, Case, Judged, State, kind, kind_at};
 use super::walk::{Followed, Spot};
+
+/// Where git's try at a link leads: beside it, so to what is judged as well.
+const PROBE_TARGET: &[u8] = b"testing";
 
 impl State {
     pub(super) fn make_directory(
@@ -65,7 +69,12 @@ impl State {
     ) -> Result<Answer, Errno> {
         let target = case.caller.path(target)?;
         let spot = case.spot(&mut case.walk(), path)?;
-        self.creation(case, &spot, Kind::Link)?;
+        let (judged, _) = self.creation(case, &spot, Kind::Link)?;
+        let is_probe = matches!(judged.site, Site::Git { part: Part::Probe, .. });
+        if is_probe && target.to_bytes() != PROBE_TARGET {
+            let (rule, class) = (Rule::GitLink, Class::Repository);
+            return Err(self.deny(case, &judged.path, rule, class, Failure::Denied, None));
+        }
         symlinkat(&target, spot.parent.as_fd(), spot.with_slash().as_c_str())?;
         Ok(Answer::Done)
     }
@@ -286,9 +295,25 @@ fn is_same_git_directory(source: &Site, target: &Site) -> bool {
 fn holds(directory: &[u8], site: &Site) -> bool {
     let Site::Above { rests, .. } = site else { return false };
     rests.iter().any(|rest| match rest {
-        Some(rest) => statat(CWD, join(directory, rest), AtFlags::SYMLINK_NOFOLLOW).is_ok(),
+        Some(rest) => reaches(directory, rest),
         None => !is_empty(directory).unwrap_or(false),
     })
+}
+
+/// Whether `rest` is below `directory`, or a link on the way may lead to it once
+/// the directory is somewhere else.
+fn reaches(directory: &[u8], rest: &[u8]) -> bool {
+    let mut path = directory.to_vec();
+    for name in rest.split(|byte| *byte == b'/') {
+        path = join(&path, name);
+        match statat(CWD, path.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if kind(found.st_mode) == Kind::Link => return true,
+            Ok(_) => {}
+            Err(Errno::NOENT | Errno::NOTDIR) => return false,
+            Err(_) => return true,
+        }
+    }
+    true
 }
 
 /// `None` if it cannot be read.

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::git::repository;
+use super::names::fold;
+use super::survey::exists;
 
 /// Directories whose surroundings were looked at; forgotten all at once beyond.
 const MAX_SEEN: usize = 65_536;
@@ -42,6 +44,28 @@ impl Identity {
     }
 }
 
+/// A protected path, and as what it is compared.
+#[derive(Debug)]
+struct Linked {
+    path: Vec<u8>,
+    folded: Vec<u8>,
+}
+
+impl Linked {
+    fn new(path: Vec<u8>) -> Self {
+        let folded = fold(&path).into_owned();
+        Self { path, folded }
+    }
+
+    /// What follows the folded `base`, as it was written.
+    fn below(&self, base: &[u8]) -> Option<Vec<u8>> {
+        let rest = within(&self.folded, base).filter(|rest| !rest.is_empty())?;
+        let depth = rest.split(|byte| *byte == b'/').count();
+        let names: Vec<&[u8]> = self.path.split(|byte| *byte == b'/').collect();
+        Some(names[names.len().saturating_sub(depth)..].join(&b'/'))
+    }
+}
+
 #[derive(Debug)]
 struct Born {
     path: Vec<u8>,
@@ -55,7 +79,7 @@ pub(super) struct Ledger {
     /// Git directories that are not found by their name, or lie outside.
     git_directories: Vec<Vec<u8>>,
     /// Paths that configurations name, links lead to, and the like.
-    linked: Vec<Vec<u8>>,
+    linked: Vec<Linked>,
     /// Directories of old repositories: the places where tools open a project.
     places: HashSet<Vec<u8>>,
     born: Vec<Born>,
@@ -120,8 +144,8 @@ impl Ledger {
 
     /// Protects `path` and what is below it.
     pub(super) fn link(&mut self, path: Vec<u8>) {
-        if !self.linked.contains(&path) {
-            self.linked.push(path);
+        if !self.linked.iter().any(|linked| linked.path == path) {
+            self.linked.push(Linked::new(path));
         }
     }
 
@@ -140,18 +164,21 @@ impl Ledger {
     }
 
     pub(super) fn is_linked(&self, path: &[u8]) -> bool {
-        self.linked.iter().any(|linked| within(path, linked).is_some())
+        let path = fold(path);
+        self.linked.iter().any(|linked| within(&path, &linked.folded).is_some())
     }
 
     /// What is protected below `path`, relative to it.
-    pub(super) fn linked_below<'a>(&'a self, path: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-        self.linked.iter().filter_map(|linked| within(linked, path)).filter(|rest| !rest.is_empty())
+    pub(super) fn linked_below(&self, path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+        let path = fold(path);
+        self.linked.iter().filter_map(move |linked| linked.below(&path))
     }
 
     /// Whether there is anything outside the workspace to look after.
     pub(super) fn reaches_outside(&self) -> bool {
-        let is_outside = |path: &Vec<u8>| within(path, &self.root).is_none();
-        self.git_directories.iter().any(is_outside) || self.linked.iter().any(is_outside)
+        let root = fold(&self.root);
+        self.git_directories.iter().any(|path| within(path, &self.root).is_none())
+            || self.linked.iter().any(|linked| within(&linked.folded, &root).is_none())
     }
 
     /// Whether the git directory, or one that it lies in, came in this session.
@@ -192,9 +219,15 @@ impl Ledger {
                 born.path = path;
             }
         }
-        for path in self.git_directories.iter_mut().chain(&mut self.linked) {
+        for path in &mut self.git_directories {
             if let Some(new) = moved(path) {
                 *path = new;
+            }
+        }
+        let from = fold(from);
+        for linked in &mut self.linked {
+            if let Some(rest) = linked.below(&from) {
+                *linked = Linked::new(join(to, &rest));
             }
         }
         for set in [&mut self.born_pointers, &mut self.places] {
@@ -239,7 +272,7 @@ impl Ledger {
             !is_entry(born) && is_top(born) && Identity::of(&born.path) == Some(born.identity)
         });
         let mut noted = self.noted.clone();
-        noted.retain(|path| Identity::of(path).is_some());
+        noted.retain(|path| exists(path));
         noted.sort();
         super::denial::Report {
             born_repositories: born.map(|born| path(&born.path)).collect(),
@@ -323,7 +356,7 @@ mod tests {
         assert!(ledger.is_place(&bytes(&nested)));
         assert!(ledger.is_linked(&bytes(&nested.join("tools/hooks/pre-commit"))));
         let below = bytes(&nested.join("tools"));
-        assert_eq!(ledger.linked_below(&below).collect::<Vec<_>>(), [b"hooks"]);
+        assert_eq!(ledger.linked_below(&below).collect::<Vec<_>>(), [b"hooks".to_vec()]);
         assert_eq!(
             ledger.git_directory_of(&bytes(&nested.join(".git/x"))),
             Some(&*bytes(&nested.join(".git")))

@@ -82,7 +82,7 @@ pub struct Pattern {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Segment {
     AnyDepth,
-    Literal(Vec<u8>),
+    Literal { written: Vec<u8>, folded: Vec<u8> },
     Wild(Vec<Token>),
 }
 
@@ -154,7 +154,8 @@ impl Pattern {
             .any(|start| matches!(self.at_anchor(&path[start..]), Match::Covered { .. }))
     }
 
-    /// The names after the first `depth`, if all of them are literal.
+    /// The names after the first `depth` as they were written, if all of them
+    /// are literal.
     pub(super) fn literal_rest(&self, depth: usize) -> Option<Vec<&[u8]>> {
         self.segments.get(depth..)?.iter().map(Segment::literal).collect()
     }
@@ -162,7 +163,7 @@ impl Pattern {
     /// The first byte of every path that can match, if there is only one.
     pub(super) fn first_byte(&self) -> Option<u8> {
         match self.segments.first()? {
-            Segment::Literal(text) => text.first().copied(),
+            Segment::Literal { folded, .. } => folded.first().copied(),
             Segment::Wild(tokens) => match tokens.first()? {
                 Token::Byte(byte) => Some(*byte),
                 Token::One | Token::Many => None,
@@ -192,14 +193,14 @@ impl Segment {
             .map(|token| if let Token::Byte(byte) = token { Some(*byte) } else { None })
             .collect();
         match literal {
-            Some(text) => Self::Literal(fold(&text).into_owned()),
+            Some(written) => Self::Literal { folded: fold(&written).into_owned(), written },
             None => Self::Wild(tokens.into_iter().map(Token::folded).collect()),
         }
     }
 
     fn literal(&self) -> Option<&[u8]> {
         match self {
-            Self::Literal(text) => Some(text),
+            Self::Literal { written, .. } => Some(written),
             Self::Wild(_) | Self::AnyDepth => None,
         }
     }
@@ -207,7 +208,7 @@ impl Segment {
     fn matches(&self, name: &[u8]) -> bool {
         match self {
             Self::AnyDepth => true,
-            Self::Literal(text) => *text == *fold(name),
+            Self::Literal { folded, .. } => *folded == *fold(name),
             Self::Wild(tokens) => glob(tokens, &fold(name)),
         }
     }

@@ -6,8 +6,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, fcntl_setfl, fstat, openat, st
 use rustix::io::Errno;
 
 use super::call::PathArgument;
-use super::decide::{Act, Facts, Failure, Kind, Site, Verdict};
-use super::denial::{Class, Rule};
+use super::decide::{Act, Facts, Kind, Site, Verdict};
 use super::footing::Footing;
 use super::ledger::join;
 use super::state::{Answer, Case, Judged, State, kind_at};
@@ -114,9 +113,8 @@ impl State {
             request.flags |= OFlags::DIRECTORY;
         }
         let judged = self.judged(case, case.path_at(&spot)?);
-        if self.hidden.is_some() && self.is_hidden(&judged.path) {
-            let (rule, class) = (Rule::Hidden, Class::User);
-            return Err(self.deny(case, &judged.path, rule, class, Failure::Denied, None));
+        if judged.site == Site::Hidden {
+            self.verdict(case, Act::Write, &judged, Facts::default())?;
         }
         if request.is_temporary() {
             // No name appears; the one that a link gives it later is judged then.
@@ -220,7 +218,8 @@ impl State {
     ) -> Result<Answer, Errno> {
         let footing = case.caller.footing;
         let judged = self.judged(case, footing.path_of(object.as_fd())?);
-        if judged.site != Site::Free && !request.reads_only() {
+        let is_judged = !request.reads_only() || judged.site == Site::Hidden;
+        if judged.site != Site::Free && is_judged {
             match self.verdict(case, Act::Write, &judged, Facts::default())? {
                 Verdict::Allow => {}
                 _ => return Err(Errno::ACCESS),

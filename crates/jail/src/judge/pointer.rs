@@ -20,6 +20,8 @@ use super::walk::Spot;
 
 /// A path and its prefix, generously.
 const MAX_POINTER: usize = 8192;
+/// Written at the same time; each holds two descriptors.
+const MAX_POINTERS: usize = 64;
 /// After this long, what is there is taken for all there will be.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -42,6 +44,9 @@ impl State {
         path: &[u8],
         mode: u32,
     ) -> Result<OwnedFd, Errno> {
+        if self.pointers.len() >= MAX_POINTERS {
+            return Err(Errno::AGAIN);
+        }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = openat(spot.parent.as_fd(), c".", flags, Mode::empty())?;
         let content = nobodys_file()?;

@@ -8,6 +8,9 @@ use super::git::repository::normalise;
 use super::names::{Match, Pattern};
 
 /// Decides which paths may not even be read, in strict mode.
+///
+/// A hidden file cannot be opened, linked or moved. A directory that holds one
+/// can be moved, so who decides should go by names rather than by whole paths.
 pub trait Hidden {
     /// `path` is real: absolute, links resolved.
     fn is_hidden(&self, path: &Path) -> bool;
@@ -91,12 +94,17 @@ impl Rules {
         let mut found = Vec::new();
         for name in self.tool_names.iter().filter_map(literal) {
             let path = root.join(OsStr::from_bytes(&name));
-            let Ok(target) = std::fs::read_link(&path) else { continue };
             let base = path.parent().unwrap_or(root);
-            let named = normalise(&base.join(target));
+            let named = std::fs::read_link(&path).ok().map(|target| normalise(&base.join(target)));
             let real = std::fs::canonicalize(&path).ok();
-            found.push(named.into_os_string().into_vec());
-            found.extend(real.map(|real| real.into_os_string().into_vec()));
+            // A directory on the way may be the link.
+            let below = std::fs::canonicalize(base)
+                .ok()
+                .zip(path.file_name())
+                .map(|(base, name)| base.join(name));
+            for other in [named, real, below].into_iter().flatten().filter(|other| *other != path) {
+                found.push(other.into_os_string().into_vec());
+            }
         }
         found
     }

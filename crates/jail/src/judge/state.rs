@@ -103,7 +103,11 @@ impl State {
     }
 
     pub(super) fn judged(&mut self, case: &Case<'_>, path: Vec<u8>) -> Judged {
-        let site = survey(&mut self.ledger, &self.rules, case.caller.footing.pid, &path);
+        let site = if self.is_hidden(&path) {
+            Site::Hidden
+        } else {
+            survey(&mut self.ledger, &self.rules, case.caller.footing.pid, &path)
+        };
         Judged { path, site }
     }
 
@@ -120,7 +124,8 @@ impl State {
         if is_free {
             return Ok(verdict);
         }
-        if judged.site != Site::UserDenied && self.is_lifted(&judged.path) {
+        let is_final = matches!(judged.site, Site::UserDenied | Site::Hidden | Site::Supervisor);
+        if !is_final && self.is_lifted(&judged.path) {
             return Ok(Verdict::Allow);
         }
         match verdict {
@@ -183,7 +188,7 @@ impl State {
         Some(pattern)
     }
 
-    pub(super) fn is_hidden(&self, path: &[u8]) -> bool {
+    fn is_hidden(&self, path: &[u8]) -> bool {
         let path = Path::new(OsStr::from_bytes(path));
         self.hidden.as_ref().is_some_and(|hidden| hidden.is_hidden(path))
     }

@@ -1,6 +1,7 @@
 //! What a real path is to the rules. Looks at the disk only where a name asks for it.
 
 use rustix::fs::{AtFlags, CWD, statat};
+use rustix::io::Errno;
 
 use super::decide::{Lineage, Site};
 use super::denial::Rule;
@@ -28,12 +29,12 @@ pub(super) fn survey(ledger: &mut Ledger, rules: &Rules, own_pid: u32, path: &[u
     let mut free = Site::Free;
     if is_in_git {
         match by_name(ledger, &names) {
-            site @ Site::Git { part: Part::Free, .. } => free = site,
+            site @ Site::Git { part: Part::Free | Part::Probe, .. } => free = site,
             site => return site,
         }
     }
     match known(ledger, path) {
-        Some(site @ Site::Git { part: Part::Free, .. }) => free = site,
+        Some(site @ Site::Git { part: Part::Free | Part::Probe, .. }) => free = site,
         Some(site) => return site,
         None => {}
     }
@@ -81,7 +82,7 @@ fn by_name(ledger: &Ledger, names: &[&[u8]]) -> Site {
             Some(DotGit::Exact) => {
                 let base = absolute(ledger, &names[..=at]);
                 let site = inside(ledger, &base, &names[at + 1..]);
-                if !matches!(site, Site::Git { part: Part::Free, .. }) {
+                if !matches!(site, Site::Git { part: Part::Free | Part::Probe, .. }) {
                     return site;
                 }
                 found = site;
@@ -110,12 +111,15 @@ fn linked(ledger: &Ledger, path: &[u8]) -> Option<Site> {
     if ledger.is_linked(path) {
         return Some(Site::Linked);
     }
-    let rests: Vec<_> = ledger.linked_below(path).map(|rest| Some(rest.to_vec())).collect();
+    let rests: Vec<_> = ledger.linked_below(path).map(Some).collect();
     (!rests.is_empty()).then_some(Site::Above { rule: Rule::GitLinked, rests })
 }
 
-fn exists(path: &[u8]) -> bool {
-    statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+/// Whether something is there, or may be: a workload can close a directory above
+/// against looking while it still holds a descriptor below.
+pub(super) fn exists(path: &[u8]) -> bool {
+    let found = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    !matches!(found, Err(Errno::NOENT | Errno::NOTDIR))
 }
 
 /// A directory is a git directory when git takes it for one, whatever its name.
@@ -127,7 +131,7 @@ fn is_bare(directory: &[u8]) -> bool {
 fn bare(ledger: &Ledger, path: &[u8], names: &[&[u8]]) -> Option<Site> {
     for at in 0..names.len() {
         let (_, found) = part(&names[at..]);
-        if found == Part::Free || found == Part::Holder {
+        if matches!(found, Part::Free | Part::Probe | Part::Holder) {
             continue;
         }
         let base = absolute(ledger, &names[..at]);

@@ -7,6 +7,8 @@ use super::super::names::fold;
 pub(in super::super) enum Part {
     /// Objects, refs, index, logs, heads and whatever git keeps while it works.
     Free,
+    /// A name by which git tries whether the file system has links.
+    Probe,
     /// A directory that holds parts with rules: it may not be moved.
     Holder,
     /// `config`, `config.worktree`.
@@ -58,6 +60,7 @@ fn own(path: &[&[u8]]) -> Part {
             Part::Hook { is_sample: count == 1 && name.ends_with(b".sample") }
         }
         (b"commondir" | b"gitdir", ..) => Part::Pointer,
+        ([b't', rest @ ..], None, _) if is_probe(rest) => Part::Probe,
         (b"info" | b"objects" | b"remotes" | b"branches", None, _) => Part::Holder,
         (b"info", Some(b"attributes" | b"exclude"), _) => Part::Info,
         (b"remotes" | b"branches", Some(_), _) => Part::Info,
@@ -65,6 +68,11 @@ fn own(path: &[&[u8]]) -> Part {
         (b"objects", Some(b"info"), _) if is_alternates(rest[1]) => Part::Alternates,
         _ => Part::Free,
     }
+}
+
+/// `mktemp` fills the place of six letters.
+fn is_probe(rest: &[u8]) -> bool {
+    rest.len() == 6 && rest.iter().all(u8::is_ascii_alphanumeric)
 }
 
 fn is_alternates(name: &[u8]) -> bool {
@@ -129,6 +137,8 @@ mod tests {
         check("CONFIG", (0, Part::Config));
         check("config.worktree", (0, Part::Config));
         check("config.lock", (0, Part::Free));
+        check("tAb3dE9", (0, Part::Probe));
+        check("tAb3dE9/x", (0, Part::Free));
         check("hooks", (0, Part::HooksDirectory));
         check("hooks/pre-commit", (0, Part::Hook { is_sample: false }));
         check("hooks/pre-commit.sample", (0, Part::Hook { is_sample: true }));
@@ -173,5 +183,6 @@ mod tests {
         check("modules/a/modules/b/config", (4, Part::Config));
         check("modules/a/worktrees/w/commondir", (4, Part::WorktreeCommondir));
         check("modules/a/HEAD", (2, Part::Free));
+        check("modules/a/tAb3dE9", (2, Part::Probe));
     }
 }

@@ -13,6 +13,8 @@ use super::config::{self, MAX_BYTES};
 
 /// As deep as git follows includes.
 const MAX_INCLUDES: u32 = 10;
+/// Included files can lie in the tree and include each other.
+const MAX_FILES: u32 = 64;
 /// Hooks that are links; a directory holds a few dozen names at most.
 const MAX_HOOKS: usize = 256;
 
@@ -28,13 +30,15 @@ pub(in super::super) struct Repository {
 /// Looks at `.git` in `directory`. Gives `None` if there is none.
 pub(in super::super) fn load(directory: &Path) -> Option<Repository> {
     let dot_git = directory.join(".git");
-    fs::symlink_metadata(&dot_git).ok()?;
+    if is_missing(&dot_git) {
+        return None;
+    }
     let Some(own) = git_directory(directory, &dot_git) else {
         // A pointer to nowhere: there is nothing behind it to protect.
         return Some(Repository::default());
     };
     let common = common_directory(&own);
-    let mut linked = Linked { top: directory.to_owned(), paths: Vec::new() };
+    let mut linked = Linked { top: directory.to_owned(), paths: Vec::new(), files_left: MAX_FILES };
     for shared in [&common, &own] {
         linked.config(&shared.join("config"), MAX_INCLUDES);
         linked.config(&shared.join("config.worktree"), MAX_INCLUDES);
@@ -45,6 +49,13 @@ pub(in super::super) fn load(directory: &Path) -> Option<Repository> {
         git_directories.push(common);
     }
     Some(Repository { git_directories, linked: linked.paths })
+}
+
+/// Only what is certainly not there is missing: a workload can close a directory
+/// against looking.
+fn is_missing(path: &Path) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    fs::symlink_metadata(path).is_err_and(|error| matches!(error.kind(), NotFound | NotADirectory))
 }
 
 fn git_directory(directory: &Path, dot_git: &Path) -> Option<PathBuf> {
@@ -86,12 +97,16 @@ pub(in super::super) fn read_bounded(path: &Path) -> Option<Vec<u8>> {
 struct Linked {
     top: PathBuf,
     paths: Vec<PathBuf>,
+    /// Configurations that may still be read.
+    files_left: u32,
 }
 
 impl Linked {
     fn add(&mut self, path: PathBuf) {
         let real = fs::canonicalize(&path).ok();
-        for path in [Some(path), real].into_iter().flatten() {
+        let parent = path.parent().and_then(|parent| fs::canonicalize(parent).ok());
+        let below = parent.zip(path.file_name()).map(|(parent, name)| parent.join(name));
+        for path in [Some(path), real, below].into_iter().flatten() {
             if !self.paths.contains(&path) {
                 self.paths.push(path);
             }
@@ -101,6 +116,8 @@ impl Linked {
     /// Adds what one configuration file names, and follows its includes.
     fn config(&mut self, file: &Path, includes_left: u32) {
         let Some(content) = read_bounded(file) else { return };
+        let Some(files_left) = self.files_left.checked_sub(1) else { return };
+        self.files_left = files_left;
         let directory = file.parent().unwrap_or(&self.top).to_owned();
         for (key, value) in settings(&content) {
             let value = Path::new(OsStr::from_bytes(&value));

@@ -229,6 +229,44 @@ fn moving_the_directory_away_is_refused() {
 }
 
 #[test]
+fn links_in_a_git_directory_are_refused() {
+    with_repository(|sandbox| {
+        sandbox.on_host("ln -s /nowhere/rc link && mkdir -p .git/logs/refs");
+        for (script, path) in [
+            ("ln -s /nowhere/rc .git/COMMIT_EDITMSG2", ".git/COMMIT_EDITMSG2"),
+            ("ln -s ../evil .git/tAbcDef", ".git/tAbcDef"),
+            ("ln -s /nowhere/rc .git/logs/refs/stash", ".git/logs/refs/stash"),
+            ("mv link .git/FETCH_HEAD2", ".git/FETCH_HEAD2"),
+            ("ln -P link .git/tAbcDef", ".git/tAbcDef"),
+        ] {
+            refused(sandbox, script, "git-link", path);
+        }
+    });
+}
+
+#[test]
+fn directories_closed_against_looking_hide_nothing() {
+    as_each_user(|sandbox| {
+        sandbox.options.tools = vec![".vscode"];
+        sandbox.on_host("mkdir -p p/x && git init -q --bare p/x && git init -q s/q");
+        for (script, path) in [
+            ("echo x > /proc/self/fd/7/hooks/pre-commit", "p/x/hooks/pre-commit"),
+            ("echo x > /proc/self/fd/7/config", "p/x/config"),
+        ] {
+            let script = format!("exec 7<p/x; chmod 0 p; {script}; r=$?; chmod 755 p; exit $r");
+            let outcome = sandbox.run(&script).fails();
+            assert_eq!(outcome.denials[0].path, path, "{outcome:#?}");
+            sandbox.control(&format!("cp -r p $B/h/p; {script}")).succeeds();
+            sandbox.on_host("rm -rf p && mv $B/h/p p");
+        }
+        let script =
+            "exec 7<s/q; chmod 0 s; mkdir /proc/self/fd/7/.vscode; r=$?; chmod 755 s; exit $r";
+        sandbox.run(script).fails().denies("project-tool", "s/q/.vscode");
+        sandbox.control(script).succeeds();
+    });
+}
+
+#[test]
 fn a_renamed_parent_keeps_its_rules() {
     as_each_user(|sandbox| {
         sandbox.on_host("mkdir -p vendor/sub/deep/er && git init -q vendor/sub/deep/er/repo");
@@ -465,6 +503,7 @@ fn what_settings_and_links_name_is_protected() {
             "git init -q . && mkdir -p tools/githooks ci && echo a > tools/githooks/pre-push
              git config core.hooksPath tools/githooks && git config include.path ../extra.cfg
              echo '[core]' > extra.cfg && echo x > ci/check && ln -s ../../ci/check .git/hooks/pre-commit
+             mkdir -p Upper/Hooks && touch Upper/Hooks/Inc && git config --add include.path ../Upper/Hooks/Inc
              mkdir -p nested && git init -q nested && git -C nested config core.hooksPath .githooks",
         );
         for (script, path) in [
@@ -477,9 +516,15 @@ fn what_settings_and_links_name_is_protected() {
             ("echo x >> ci/check", "ci/check"),
             ("mkdir nested/.githooks", "nested/.githooks"),
             ("ln -s ../tools nested/.githooks", "nested/.githooks"),
+            ("mv Upper u2", "Upper"),
+            ("echo x > Upper/Hooks/Inc", "Upper/Hooks/Inc"),
         ] {
             refused(sandbox, script, "git-linked", path);
         }
+        // A directory whose link would lead somewhere else once it is moved.
+        sandbox.on_host("mkdir -p a/b evil/h && ln -s ../../evil a/b/h2 && mkdir gone && git config --add include.path ../gone/h2/h && rmdir gone");
+        let script = "mv a/b gone";
+        refused(sandbox, script, "git-linked", "gone");
         sandbox.run("echo x > tools/other && echo x > ci/other && mv ci/other ci/o2").succeeds();
     });
 }

@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use atoll_jail::judge::{Config, Denial, Judge, Pattern};
+use atoll_jail::judge::{Config, Denial, Ended, Judge, Pattern};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -214,7 +214,15 @@ impl Sandbox {
         self.start("free", script)
     }
 
-    fn start(&self, how: &str, script: &str) -> Outcome {
+    /// Runs it judged, and kills everything once `wait` returns.
+    pub(super) fn run_until_killed(&self, script: &str, wait: impl FnOnce()) {
+        let mut child = self.outer("judged", script).spawn().unwrap();
+        wait();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn outer(&self, how: &str, script: &str) -> Command {
         let map = if self.user == User::Root { "--map-root-user" } else { "--map-current-user" };
         let control = self.base().join("c");
         for name in ["denials", "report", "out", "err"] {
@@ -232,7 +240,12 @@ impl Sandbox {
             .env(SCRIPT, script)
             .stdout(Stdio::null())
             .stderr(fs::File::create(control.join("harness")).unwrap());
-        let mut child = command.spawn().unwrap();
+        command
+    }
+
+    fn start(&self, how: &str, script: &str) -> Outcome {
+        let control = self.base().join("c");
+        let mut child = self.outer(how, script).spawn().unwrap();
         let (send, receive) = mpsc::channel();
         let pid = rustix::process::Pid::from_child(&child);
         let waiter = std::thread::spawn(move || send.send(child.wait().unwrap()));
@@ -401,7 +414,15 @@ fn supervisor() {
         let detail = detail.unwrap_or_default();
         writeln!(denials, "{rule}\t{operation}\t{}\t{detail}", path.display()).unwrap();
     };
-    let (_, told) = judge.serve(listener, None, &mut sink).unwrap();
+    // A script that makes this FIFO can stop the judge by it.
+    let stop = base.join("h/stop");
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    let stop = rustix::fs::open(&stop, flags, rustix::fs::Mode::empty()).ok();
+    let expected = if stop.is_some() { Ended::Control } else { Ended::HungUp };
+    let control = stop.as_ref().map(|fd| fd.as_fd());
+    let (ended, told) = judge.serve(listener, control, &mut sink).unwrap();
+    assert_eq!(ended, expected);
+    drop(stop);
     // The listener is gone; everything else must be as it was.
     let after = fs::read_dir("/proc/self/fd").unwrap().count();
     assert_eq!(after + 1, before, "descriptors grew");
