@@ -3,6 +3,7 @@
 use atoll_store::Format;
 use atoll_store::session::{NewSession, Sessions};
 use serde_json::Value;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -344,9 +345,9 @@ fn a_running_session_can_only_be_looked_at() {
 #[test]
 fn root_applies_for_the_owner_of_the_project() {
     if !rustix::process::geteuid().is_root() {
+        atoll_testkit::skip::skip("review-as-root", "run by an ordinary user");
         return;
     }
-    use std::os::unix::fs::MetadataExt as _;
     let case = Case::new(
         false,
         "echo a > a; chown -R 1000:1000 .",

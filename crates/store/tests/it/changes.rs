@@ -1,6 +1,6 @@
 //! What a session did is listed and applied exactly.
 
-use super::support::{Case, as_root_and_user, is_root};
+use super::support::{Case, as_root_and_user, may_as_root};
 
 /// Runs `script` over the project that `setup` makes, expects these changes and
 /// applies them.
@@ -178,7 +178,7 @@ both! {
 
 #[test]
 fn directories_of_the_project_move() {
-    if !is_root() {
+    if !may_as_root() {
         return;
     }
     check(
@@ -201,7 +201,7 @@ fn directories_of_the_project_move() {
 
 #[test]
 fn directories_that_change_places_keep_their_content() {
-    if !is_root() {
+    if !may_as_root() {
         return;
     }
     let case = Case::new("mkdir -p a/i b; echo a > a/f; echo b > b/f; echo i > a/i/i");
@@ -214,7 +214,7 @@ fn directories_that_change_places_keep_their_content() {
 
 #[test]
 fn git_mv_of_a_directory() {
-    if !is_root() {
+    if !may_as_root() {
         return;
     }
     let case = Case::new(
@@ -232,7 +232,7 @@ fn git_mv_of_a_directory() {
 
 #[test]
 fn owners_go_along_for_root() {
-    if !is_root() {
+    if !may_as_root() {
         return;
     }
     let case = Case::new(

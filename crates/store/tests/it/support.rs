@@ -46,6 +46,14 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Whether a test that only root can do may go on; says so if not.
+pub(crate) fn may_as_root() -> bool {
+    if !is_root() {
+        atoll_testkit::skip::skip("store-as-root", "run by an ordinary user");
+    }
+    is_root()
+}
+
 /// A project with an overlay over it.
 pub(crate) struct Case {
     _root: Option<tempfile::TempDir>,
