@@ -168,7 +168,7 @@ impl Baseline {
         self.known.insert(path, known);
     }
 
-    /// Reads what [`Self::line`] wrote; an unfinished last line is left out.
+    /// Reads a baseline file; an unfinished last line is left out.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let mut baseline = Self::default();

@@ -1,6 +1,6 @@
 //! Carries the changes of a session over to the project.
 //!
-//! First the session's upper is made to stand on its own ([`materialise`]), for
+//! First the session's upper is made to stand on its own (`materialise.rs`), for
 //! its moved directories take their content from the project. Then in three
 //! steps, so that a failure costs as little as possible:
 //!

@@ -8,7 +8,7 @@
 //!
 //! The upper is written by the program in the sandbox and the project may be
 //! changed by anyone meanwhile, so everything is reached by descriptor beneath
-//! the two roots ([`crate::beneath`]), and nothing in the upper is trusted:
+//! the two roots (`beneath.rs`), and nothing in the upper is trusted:
 //! forged marks, special files and unreadable entries come back as
 //! [`Rejected`].
 //!

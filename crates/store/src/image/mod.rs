@@ -2,7 +2,7 @@
 //!
 //! An archive is unpacked once into the cache, in a directory named by the
 //! sha256 of its file, and used from there by everyone who asks for the same
-//! file. What is in the archive is not trusted: see [`unpack`].
+//! file. What is in the archive is not trusted: see [`unpack()`].
 //!
 //! | name in the cache | what |
 //! |---|---|
