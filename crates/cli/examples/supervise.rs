@@ -8,7 +8,7 @@ use atoll_cli::supervise::{
     self, Cleanup, Control, Guard, Inputs, Message, Place, Received, Restore, Setup, Signals,
     Stdio, Stream,
 };
-use atoll_sys::clone::{Fork, NEW_PID, NEW_USER, Parent, fork_into, spawn_shared};
+use atoll_sys::clone::{Fork, NEW_PID, NEW_USER, fork_into, spawn_shared};
 use atoll_sys::process::{self, End, SignalSet, exit_now};
 use atoll_sys::scm;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -271,7 +271,7 @@ impl Init {
     fn start(&self, command: &[OsString], slave: Option<&OwnedFd>) -> anyhow::Result<Option<Pid>> {
         let [program, arguments @ ..] = command else { bail!("no command") };
         let front = self.setup.as_ref().is_some_and(|setup| setup.place == Place::Front);
-        let child = spawn_shared(Parent::Caller, || {
+        let child = spawn_shared(|| {
             let made = || -> io::Result<()> {
                 rustix::process::setpgid(None, None)?;
                 if let (Some(slave), true) = (slave, front) {

@@ -7,12 +7,13 @@
 use crate::message::{Failure, Malformed, Message, Request};
 use crate::workload::{Slave, Started};
 use atoll_sys::process::{self, End, SignalSet};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix::pty::OpenptFlags;
 use rustix::termios::{OptionalActions, Termios, Winsize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 /// The terminal to make: like the launcher's own.
 #[derive(Debug, Clone)]
@@ -23,20 +24,17 @@ pub struct TerminalSpec {
     pub front: bool,
 }
 
-/// Somebody who answers calls that the kernel hands over: within PID 1, or as a
-/// process of its own that PID 1 listens to.
+/// Somebody who answers calls that the kernel hands over, within PID 1.
 pub trait Attendant {
     /// Readable when there is something to attend to; `None` when there never
     /// will be again.
     fn readable(&self) -> Option<BorrowedFd<'_>>;
     /// Attends to what is waiting, without blocking. Gives records of refusals.
     fn attend(&mut self) -> Vec<Vec<u8>>;
-    /// Waits, bounded, for the last records after the workload has ended.
+    /// Gives the last records, after the workload has ended.
     fn finish(&mut self) -> Vec<Vec<u8>>;
-    /// Its process, if it is one. It ends with 0 when nobody is left to attend
-    /// to, which can be a moment before the workload's own end is seen; when it
-    /// ends otherwise, the sandbox is lost.
-    fn pid(&self) -> Option<i32>;
+    /// When it wants to attend even if nothing is readable.
+    fn timeout(&self) -> Option<Duration>;
 }
 
 /// Starts the workload; given its terminal, if it has one.
@@ -119,8 +117,12 @@ impl Life<'_> {
         if let Some(listener) = &listener {
             waiting.push(PollFd::new(listener, PollFlags::IN));
         }
-        if poll(&mut waiting, None).is_err() {
-            return (false, false, false);
+        let timeout = self.attendant.as_ref().and_then(|attendant| attendant.timeout());
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut waiting, timeout.as_ref()) {
+            Err(_) => return (false, false, false),
+            Ok(0) => return (false, false, true),
+            Ok(_) => {}
         }
         let happened = |index: usize| waiting.get(index).is_some_and(|fd| !fd.revents().is_empty());
         (happened(0), happened(1), happened(2))
@@ -128,11 +130,6 @@ impl Life<'_> {
 
     fn reap(&mut self) {
         while let Ok(Some(ended)) = process::collect(-1) {
-            let attendant = self.attendant.as_ref().and_then(|it| it.pid());
-            if attendant == Some(ended.pid) && ended.end != End::Exited(0) {
-                // Calls would fail unjudged from here on: nothing may go on.
-                process::exit_now(1);
-            }
             if ended.pid != self.pid {
                 continue;
             }

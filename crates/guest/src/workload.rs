@@ -1,7 +1,6 @@
 //! Starting the workload's first program.
 
 use crate::message::{Failure, FailureKind};
-use atoll_sys::clone::Parent;
 use atoll_sys::exec::Arguments;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
@@ -83,7 +82,6 @@ pub type Confine<'a> = dyn FnMut() -> Result<Option<OwnedFd>, Failure> + 'a;
 pub fn start(
     workload: &Workload,
     slave: Option<&Slave>,
-    parent: Parent,
     confine: &mut Confine<'_>,
 ) -> Result<Started, Failure> {
     let mut failure = None;
@@ -102,15 +100,13 @@ pub fn start(
         failure = outcome.err();
         127
     };
-    let spawned = atoll_sys::clone::spawn_shared(parent, child);
+    let spawned = atoll_sys::clone::spawn_shared(child);
     let pid = spawned.map_err(|error| jail("clone", error))?;
     match failure {
         None => Ok(Started { pid, listener, confined_us, filter_us, running_us: now_us() }),
         Some(failure) => {
-            if parent == Parent::Caller {
-                // It has ended or is about to.
-                atoll_sys::process::wait_for(pid).ok();
-            }
+            // It has ended or is about to.
+            atoll_sys::process::wait_for(pid).ok();
             Err(failure)
         }
     }

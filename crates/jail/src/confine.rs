@@ -70,10 +70,16 @@ impl Walls {
         Ok(Self { rules: Some(rules(confinement)?), filter: build(options), listener })
     }
 
-    /// Takes the Landlock rules out, for a supervisor that enters the domain
-    /// before it starts the workload in it.
-    pub fn take_rules(&mut self) -> Option<RulesetCreated> {
-        self.rules.take()
+    /// Takes the Landlock rules out, for a supervisor that enters their domain
+    /// itself and starts the workload in a domain of its own below it. What is
+    /// left in their place gives no less right, but a process behind these walls
+    /// cannot trace or signal its supervisor.
+    ///
+    /// # Errors
+    ///
+    /// A kernel without Landlock.
+    pub fn split_domain(&mut self) -> Result<Option<RulesetCreated>, ConfineError> {
+        Ok(self.rules.replace(inner_rules()?))
     }
 
     /// Raises all walls around the calling thread, for good. Gives the
@@ -132,6 +138,19 @@ fn rules(confinement: &Confinement) -> Result<RulesetCreated, ConfineError> {
         ruleset = ruleset.add_rule(beneath(path, open | AccessFs::ReadDir)?)?;
     }
     Ok(ruleset)
+}
+
+/// A domain for the workload below its supervisor's. Scopes alone would do where
+/// the kernel has them (Landlock 6); the right to all files is named for those
+/// that do not, and so that renames across directories stay possible.
+fn inner_rules() -> Result<RulesetCreated, ConfineError> {
+    let all = AccessFs::from_all(LANDLOCK);
+    Ok(Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(all)?
+        .scope(Scope::from_all(LANDLOCK))?
+        .create()?
+        .add_rule(beneath(Path::new("/"), all)?)?)
 }
 
 fn beneath(path: &Path, access: BitFlags<AccessFs>) -> Result<PathBeneath<PathFd>, ConfineError> {

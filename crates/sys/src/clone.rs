@@ -93,15 +93,6 @@ pub fn fork_into(namespaces: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<
     }
 }
 
-/// Which parent the child of [`spawn_shared`] gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parent {
-    /// The caller.
-    Caller,
-    /// The caller's own parent (`CLONE_PARENT`), which then waits for it.
-    CallersParent,
-}
-
 /// Starts a child that shares our memory and descriptors and runs `child` while
 /// we stand still, until it has run another program or ended.
 ///
@@ -113,7 +104,7 @@ pub enum Parent {
 /// # Errors
 ///
 /// `EAGAIN` over a process limit, `ENOMEM`.
-pub fn spawn_shared<F: FnMut() -> i32>(parent: Parent, mut child: F) -> io::Result<i32> {
+pub fn spawn_shared<F: FnMut() -> i32>(mut child: F) -> io::Result<i32> {
     extern "C" fn entry<F: FnMut() -> i32>(argument: *mut libc::c_void) -> libc::c_int {
         // SAFETY: `argument` is the closure below, which the standing-still
         // parent keeps alive and does not touch meanwhile.
@@ -123,10 +114,7 @@ pub fn spawn_shared<F: FnMut() -> i32>(parent: Parent, mut child: F) -> io::Resu
     const STACK_BYTES: usize = 256 * 1024;
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
-    let mut flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
-    if parent == Parent::CallersParent {
-        flags |= libc::CLONE_PARENT;
-    }
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_FILES | libc::SIGCHLD;
     // SAFETY: the child runs on a stack of its own that lives until the call
     // returns, and CLONE_VFORK keeps this thread still until the child is gone
     // from this memory, so nothing is touched from two sides at once.
@@ -134,32 +122,4 @@ pub fn spawn_shared<F: FnMut() -> i32>(parent: Parent, mut child: F) -> io::Resu
         libc::clone(entry::<F>, top.cast(), flags, std::ptr::from_mut(&mut child).cast())
     };
     if pid < 0 { Err(io::Error::last_os_error()) } else { Ok(pid) }
-}
-
-/// Which side of [`fork`] this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plain {
-    Child,
-    Parent(i32),
-}
-
-/// Copies the calling process, in the same namespaces.
-///
-/// Source: fork(2).
-///
-/// # Errors
-///
-/// `EAGAIN` over a process limit, `ENOMEM`.
-///
-/// # Panics
-///
-/// If the process has more than one thread.
-pub fn fork() -> io::Result<Plain> {
-    assert!(crate::process::is_single_threaded(), "a process with threads must not be copied");
-    // SAFETY: the process has one thread, so the copy finds no foreign lock.
-    match unsafe { libc::fork() } {
-        0 => Ok(Plain::Child),
-        pid if pid > 0 => Ok(Plain::Parent(pid)),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

@@ -138,7 +138,7 @@ fn filter_install(scene: &Scene, rounds: u32) -> Result<Pair> {
         if !output.status.success() {
             bail!("atoll: {}", output.status);
         }
-        let text = String::from_utf8(output.stdout).context("atoll printed no text")?;
+        let text = String::from_utf8(output.stderr).context("atoll printed no text")?;
         let line = text.lines().last().context("atoll printed no result")?;
         let result: RunResult = serde_json::from_str(line).context("atoll printed no timeline")?;
         let step = result.timeline.get(FILTER_STEP);

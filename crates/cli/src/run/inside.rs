@@ -1,9 +1,9 @@
 //! The half of a run that is PID 1.
 
-use super::supervisor::{self, Teller};
-use atoll_guest::init::{self, Attendant, TerminalSpec};
+use super::supervisor;
+use atoll_guest::init::{self, TerminalSpec};
 use atoll_guest::message::{Failure, FailureKind, Message};
-use atoll_guest::workload::{self, Slave, Started, Workload, now_us};
+use atoll_guest::workload::{Slave, Workload, now_us};
 use atoll_jail::apply;
 use atoll_jail::confine::{Confinement, Walls};
 use atoll_jail::enter::Newborn;
@@ -11,7 +11,6 @@ use atoll_jail::judge::{Condition, Config, Pattern, TRAPS};
 use atoll_jail::plan::Step;
 use atoll_jail::seccomp::{Options, Trap};
 use atoll_jail::spec::User;
-use atoll_sys::clone::Parent;
 use atoll_sys::process::{self, SignalSet};
 use std::error::Error;
 use std::os::fd::{AsFd, OwnedFd};
@@ -76,33 +75,15 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
         let Some(walls) = walls.take() else {
             return Err(failure("confine", &std::io::Error::from(std::io::ErrorKind::Other), 0));
         };
-        let started = match &inside.rules {
+        match &inside.rules {
             Some(rules) => {
-                let umask = inside.workload.umask;
-                supervisor::start(&inside.workload, slave, walls, || rules.config(umask))?
+                let config = rules.config(inside.workload.umask);
+                supervisor::judged(&inside.workload, slave, walls, config)
             }
-            None => alone(&inside.workload, slave, walls)?,
-        };
-        give_capabilities_up()?;
-        Ok(started)
+            None => supervisor::told(&inside.workload, slave, walls),
+        }
     };
     init::run(&control, inside.terminal.as_ref(), &mut start)
-}
-
-/// Starts the workload without a supervisor; PID 1 tells what is refused.
-fn alone(
-    workload: &Workload,
-    slave: Option<&Slave>,
-    walls: Walls,
-) -> Result<(Started, Option<Box<dyn Attendant>>), Failure> {
-    let mut walls = Some(walls);
-    let mut started = workload::start(workload, slave, Parent::Caller, &mut || {
-        let walls = walls.take();
-        walls.map_or(Ok(None), |walls| walls.raise().map_err(|error| failure("confine", &error, 0)))
-    })?;
-    let Some(listener) = started.listener.take() else { return Ok((started, None)) };
-    let teller = Teller::new(listener).map_err(|error| failure("seccomp", &error, 0))?;
-    Ok((started, Some(Box::new(teller))))
 }
 
 /// The judge's calls as the filter wants them.
@@ -132,11 +113,6 @@ impl LiveRules {
             hidden: None,
         }
     }
-}
-
-/// PID 1 itself needs none any more.
-fn give_capabilities_up() -> Result<(), Failure> {
-    atoll_jail::confine::drop_capabilities(0).map_err(|error| failure("capset", &error, 0))
 }
 
 /// An error with its causes on one line.

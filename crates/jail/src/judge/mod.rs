@@ -48,5 +48,5 @@ pub use denial::{Class, Denial, Report, Rule, Sink};
 pub use footing::FootingError;
 pub use names::{Pattern, PatternError};
 pub use rules::{Config, Hidden};
-pub use serve::{Ended, Judge, NewError, Refuser, ServeError};
+pub use serve::{Ended, Judge, NewError, Refuser, ServeError, Serving};
 pub use traps::{Condition, TRAPS, Trap};

@@ -104,58 +104,121 @@ impl Judge {
         Ok(Self { footing: Footing::new()?, state })
     }
 
-    /// Answers calls until every filtered task is gone or `control` says so.
+    /// Takes the judge's place: the working directory and file mode mask of this
+    /// process, which must have one thread, become the judge's.
     ///
-    /// This is the work of a process of its own with one thread: its working
-    /// directory and file mode mask become the loop's. It must live in the
-    /// workload's namespaces and Landlock domain with the workload's ids, be
-    /// non-dumpable, and have no capability but `CAP_SYS_PTRACE`, which is only
-    /// raised while a caller is looked at.
+    /// It must live in the workload's namespaces and in a Landlock domain with
+    /// the workload's rights, with the workload's ids, be non-dumpable, and have
+    /// no capability but `CAP_SYS_PTRACE`, which is only raised while a caller is
+    /// looked at.
     ///
     /// # Errors
     ///
-    /// If the listener or the wait fails; the workload's calls then fail too.
+    /// If the descriptor is no listener or the place cannot be taken.
+    pub fn begin(self, listener: OwnedFd) -> Result<Serving, ServeError> {
+        let listener = Listener::new(listener).map_err(|source| ServeError::Listener { source })?;
+        self.footing.enter()?;
+        self.footing.lower();
+        Ok(Serving { judge: self, listener, pending: Vec::new() })
+    }
+
+    /// Answers calls until every filtered task is gone or `control` says so.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Judge::begin`]; if the listener or the wait fails, the
+    /// workload's calls then fail too.
     pub fn serve(
-        &mut self,
+        self,
         listener: OwnedFd,
         control: Option<BorrowedFd<'_>>,
         sink: &mut dyn Sink,
     ) -> Result<(Ended, Report), ServeError> {
-        let mut listener =
-            Listener::new(listener).map_err(|source| ServeError::Listener { source })?;
-        self.footing.enter()?;
-        self.footing.lower();
-        let mut pending: Vec<Pending> = Vec::new();
+        let mut serving = self.begin(listener)?;
         let ended = loop {
-            let timeout = self.timeout(&pending);
-            match wait(&listener, control, timeout)? {
-                Wake::Call => {
-                    self.state.settle_pointers(sink, false);
-                    if let Some(more) = self.one(&mut listener, sink)? {
-                        if pending.len() < MAX_WAITING {
-                            pending.push(more);
-                        } else {
-                            let _gone = listener.reply(more.id, Reply::Error(libc::EAGAIN));
-                        }
-                    }
-                }
+            match wait(&serving.listener, control, serving.timeout())? {
+                Wake::Call => serving.call(sink)?,
                 Wake::HungUp => break Ended::HungUp,
                 Wake::Control => break Ended::Control,
-                Wake::Time => self.state.settle_pointers(sink, false),
+                Wake::Time => serving.judge.state.settle_pointers(sink, false),
             }
-            self.retry(&mut listener, &mut pending);
+            serving.retry();
         };
-        self.state.settle_pointers(sink, true);
-        Ok((ended, self.state.ledger.report()))
+        Ok((ended, serving.finish(sink)))
     }
+}
 
-    fn timeout(&self, pending: &[Pending]) -> Option<Duration> {
-        if !self.state.pointers.is_empty() {
+/// A judge at work, for a process that waits for other things too.
+pub struct Serving {
+    judge: Judge,
+    listener: Listener,
+    pending: Vec<Pending>,
+}
+
+/// Calls answered in one go, before whoever waits looks at its other business.
+const ANSWERED_AT_ONCE: usize = 64;
+
+impl Serving {
+    /// When [`Serving::attend`] wants to be called even if nothing is readable.
+    #[must_use]
+    pub fn timeout(&self) -> Option<Duration> {
+        if !self.judge.state.pointers.is_empty() {
             return Some(SETTLE);
         }
-        (!pending.is_empty()).then_some(RETRY)
+        (!self.pending.is_empty()).then_some(RETRY)
     }
 
+    /// Answers what is waiting, without blocking. Says whether anybody is left
+    /// to ask.
+    ///
+    /// # Errors
+    ///
+    /// If the listener or the wait fails; the workload's calls then fail too.
+    pub fn attend(&mut self, sink: &mut dyn Sink) -> Result<bool, ServeError> {
+        for _ in 0..ANSWERED_AT_ONCE {
+            match wait(&self.listener, None, Some(Duration::ZERO))? {
+                Wake::Call => self.call(sink)?,
+                Wake::HungUp | Wake::Control => return Ok(false),
+                Wake::Time => {
+                    self.judge.state.settle_pointers(sink, false);
+                    break;
+                }
+            }
+        }
+        self.retry();
+        Ok(true)
+    }
+
+    /// Ends the work and says what was let through.
+    pub fn finish(mut self, sink: &mut dyn Sink) -> Report {
+        self.judge.state.settle_pointers(sink, true);
+        self.judge.state.ledger.report()
+    }
+
+    fn call(&mut self, sink: &mut dyn Sink) -> Result<(), ServeError> {
+        self.judge.state.settle_pointers(sink, false);
+        if let Some(more) = self.judge.one(&mut self.listener, sink)? {
+            if self.pending.len() < MAX_WAITING {
+                self.pending.push(more);
+            } else {
+                let _gone = self.listener.reply(more.id, Reply::Error(libc::EAGAIN));
+            }
+        }
+        Ok(())
+    }
+
+    fn retry(&mut self) {
+        self.judge.retry(&mut self.listener, &mut self.pending);
+    }
+}
+
+impl AsFd for Serving {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Judge {
     /// Receives one call and answers it, or gives what is to be tried later.
     fn one(
         &mut self,

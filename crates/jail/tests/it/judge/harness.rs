@@ -393,7 +393,7 @@ fn supervisor() {
         move |path: &Path| hidden.iter().any(|part| path.to_string_lossy().contains(part.as_str()));
     keep(CapabilitySet::SYS_PTRACE);
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).unwrap();
-    let mut judge = Judge::new(Config {
+    let judge = Judge::new(Config {
         root,
         root_device: found.dev(),
         root_inode: found.ino(),
