@@ -1,6 +1,7 @@
 //! What the judge is told at the start.
 
-use std::ffi::OsStr;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
@@ -90,7 +91,15 @@ impl Rules {
     /// Where protected names at the root lead that are links now: their targets
     /// are what tools read.
     pub(super) fn links_at(&self, root: &Path) -> Vec<Vec<u8>> {
-        let literal = |pattern: &Pattern| Some(pattern.literal_rest(0)?.join(&b'/'));
+        // Most projects have none of these names: one look at the root tells.
+        let present: HashSet<OsString> = std::fs::read_dir(root)
+            .map(|entries| entries.flatten().map(|entry| entry.file_name()).collect())
+            .unwrap_or_default();
+        let literal = |pattern: &Pattern| {
+            let names = pattern.literal_rest(0)?;
+            let first = names.first().copied().unwrap_or_default();
+            present.contains(OsStr::from_bytes(first)).then(|| names.join(&b'/'))
+        };
         let mut found = Vec::new();
         for name in self.tool_names.iter().filter_map(literal) {
             let path = root.join(OsStr::from_bytes(&name));
