@@ -63,6 +63,14 @@ pub(crate) fn clone_into_namespaces() -> io::Result<Option<Pid>> {
     checked(pid).map(crate::pid)
 }
 
+/// Forks; the child gets `None`.
+///
+/// Source: fork(2).
+pub(crate) fn fork() -> io::Result<Option<Pid>> {
+    // SAFETY: the process has one thread, so the child finds no foreign lock.
+    checked(i64::from(unsafe { libc::fork() })).map(crate::pid)
+}
+
 /// Source: setresgid(2), setresuid(2); by number, since glibc's functions ask
 /// every thread.
 pub(crate) fn become_user(uid: u32, gid: u32) -> io::Result<()> {

@@ -64,7 +64,7 @@ fn run(command: &OsString, args: Vec<OsString>) -> Result<ExitCode> {
     match kernel::clone_into_namespaces().context("cannot clone")? {
         None => {
             drop(went);
-            Err(inside(&go, &identity, &view, command, args))
+            first_process(&go, &identity, &view, command, args)
         }
         Some(child) => {
             write_id_maps(child, &identity)?;
@@ -88,16 +88,30 @@ fn write_id_maps(child: Pid, identity: &Identity) -> Result<()> {
     write("gid_map", format!("{gid} {gid} 1"))
 }
 
-/// The child: makes the jail around itself and becomes the command. Returns
-/// only if that fails.
-fn inside(
+/// The child: makes the view, starts the command and, as PID 1, reaps until it
+/// has ended. A command that were PID 1 itself would ignore its signals'
+/// default actions and leave zombies: that is no jail to run a build in.
+fn first_process(
     go: &OwnedFd,
     identity: &Identity,
     view: &View,
     command: &OsString,
     args: Vec<OsString>,
-) -> anyhow::Error {
-    if let Err(error) = confine(go, identity, view) {
+) -> Result<ExitCode> {
+    enter(go, identity, view)?;
+    match kernel::fork().context("cannot fork")? {
+        None => Err(workload(view, command, args)),
+        Some(child) => loop {
+            if let Some(code) = reap(None)?.filter(|(pid, _)| *pid == child).map(|(_, code)| code) {
+                return Ok(code);
+            }
+        },
+    }
+}
+
+/// Raises the walls and becomes the command. Returns only if that fails.
+fn workload(view: &View, command: &OsString, args: Vec<OsString>) -> anyhow::Error {
+    if let Err(error) = confine(view) {
         return error;
     }
     let mut command = Command::new(command);
@@ -110,7 +124,7 @@ fn inside(
     anyhow::Error::new(command.exec()).context("cannot execute the command")
 }
 
-fn confine(go: &OwnedFd, identity: &Identity, view: &View) -> Result<()> {
+fn enter(go: &OwnedFd, identity: &Identity, view: &View) -> Result<()> {
     while rustix::io::read(go, &mut [0_u8; 1]) == Err(Errno::INTR) {}
     if rustix::process::geteuid().as_raw() != identity.uid {
         kernel::become_user(identity.uid, identity.gid).context("cannot become the owner")?;
@@ -118,7 +132,10 @@ fn confine(go: &OwnedFd, identity: &Identity, view: &View) -> Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .context("cannot ask for a signal at the parent's death")?;
     view.enter()?;
-    kernel::raise_loopback().context("cannot raise the loopback interface")?;
+    kernel::raise_loopback().context("cannot raise the loopback interface")
+}
+
+fn confine(view: &View) -> Result<()> {
     rustix::thread::set_no_new_privs(true).context("cannot set no_new_privs")?;
     landlock::restrict(view)?;
     rustix::thread::set_capabilities(
@@ -136,18 +153,29 @@ fn confine(go: &OwnedFd, identity: &Identity, view: &View) -> Result<()> {
 
 fn wait(child: Pid) -> Result<ExitCode> {
     loop {
-        let status = match rustix::process::waitpid(Some(child), WaitOptions::empty()) {
-            Err(Errno::INTR) => continue,
-            other => other.context("cannot wait for the command")?,
-        };
-        let Some((_, status)) = status else { continue };
-        let code = match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => code,
-            (None, Some(signal)) => 128 + signal,
-            (None, None) => continue,
-        };
-        return Ok(ExitCode::from(u8::try_from(code).unwrap_or(EXIT_OURS)));
+        if let Some((_, code)) = reap(Some(child))? {
+            return Ok(code);
+        }
     }
+}
+
+/// Waits for one child: which it was, and the exit status that stands for its end.
+fn reap(child: Option<Pid>) -> Result<Option<(Pid, ExitCode)>> {
+    let waited = match child {
+        Some(child) => rustix::process::waitpid(Some(child), WaitOptions::empty()),
+        None => rustix::process::wait(WaitOptions::empty()),
+    };
+    let (pid, status) = match waited {
+        Err(Errno::INTR) | Ok(None) => return Ok(None),
+        Err(error) => return Err(error).context("cannot wait for the command"),
+        Ok(Some(ended)) => ended,
+    };
+    let code = match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => code,
+        (None, Some(signal)) => 128 + signal,
+        (None, None) => return Ok(None),
+    };
+    Ok(Some((pid, ExitCode::from(u8::try_from(code).unwrap_or(EXIT_OURS)))))
 }
 
 /// A pid as clone3 gives it.

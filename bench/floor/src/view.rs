@@ -12,6 +12,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 const SYSTEM: &[&str] = &["usr", "etc"];
+/// Only where something is in them.
+const MORE_SYSTEM: &[&str] = &["opt"];
 /// Links into `/usr` on a merged system, else directories.
 const SYSTEM_LINKS: &[&str] = &["bin", "lib", "lib64", "sbin"];
 const DEVICES: &[&str] = &["full", "null", "random", "tty", "urandom", "zero"];
@@ -69,6 +71,15 @@ impl View {
             let shared = [("mode", "1777"), ("size", "64m")];
             attach(&filesystem("tmpfs", &shared, private)?, root.as_fd(), name)?;
         }
+        for name in MORE_SYSTEM {
+            if std::fs::read_dir(Path::new("/").join(name))
+                .is_ok_and(|mut all| all.next().is_some())
+            {
+                bind_system(&root, name, system)?;
+            }
+        }
+        directory(&root, "run")?;
+        attach(&filesystem("tmpfs", &[("size", "64m")], private)?, root.as_fd(), "run")?;
         let home = beneath_root(&self.home);
         directories(&root, home)?;
         let own = [("mode", "700"), ("size", "64m")];

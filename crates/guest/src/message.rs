@@ -8,7 +8,7 @@
 use atoll_sys::process::End;
 
 /// Longest message, in bytes.
-pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+pub const MESSAGE_BYTES_MAX: usize = 32 * 1024;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -259,7 +259,6 @@ fn devices(at: &Path, steps: &mut Vec<Step>) {
         ("stdout", "/proc/self/fd/1"),
         ("stderr", "/proc/self/fd/2"),
         ("ptmx", "pts/ptmx"),
-        ("core", "/proc/kcore"),
     ];
     for (name, to) in links {
         steps.push(Step::MakeLink { path: at.join(name), to: to.into() });

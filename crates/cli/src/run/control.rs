@@ -32,6 +32,8 @@ pub(super) struct Told {
     pub(super) cpu_us: Option<u64>,
     pub(super) max_rss_kib: Option<u64>,
     pub(super) private_space_full: bool,
+    /// For messages; made once, since making it touches every page of it.
+    buffer: Vec<u8>,
 }
 
 /// Records of refusals that are kept; more are only counted by their absence.
@@ -47,6 +49,7 @@ impl Told {
             cpu_us: None,
             max_rss_kib: None,
             private_space_full: false,
+            buffer: vec![0; MESSAGE_BYTES_MAX],
         }
     }
 
@@ -111,17 +114,17 @@ impl Control for Told {
     }
 
     fn next_message(&mut self) -> io::Result<Received> {
-        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         loop {
             let mut ready = [PollFd::new(&self.launched.control, PollFlags::IN)];
             if poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
                 return Ok(Received::Nothing);
             }
-            let (length, fd) = atoll_sys::scm::receive(self.launched.control.as_fd(), &mut buffer)?;
+            let (length, fd) =
+                atoll_sys::scm::receive(self.launched.control.as_fd(), &mut self.buffer)?;
             if length == 0 {
                 return Ok(Received::Closed);
             }
-            let told = message::Message::decode(&buffer[..length])
+            let told = message::Message::decode(&self.buffer[..length])
                 .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
             if let (message::Message::Terminal, Some(master)) = (&told, fd) {
                 return Ok(Received::Message(Message::Terminal(master)));

@@ -35,7 +35,6 @@ pub fn system() -> Vec<Entry> {
         Entry::private("/run", 0o755),
         Entry::link("/var/tmp", "/tmp"),
         Entry::link("/var/run", "/run"),
-        Entry::link("/var/lock", "/run/lock"),
     ]);
     view
 }

@@ -52,8 +52,9 @@ impl Session {
         let write = || -> io::Result<()> {
             let new = self.path.join("record.json.new");
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&new)?;
-            serde_json::to_writer_pretty(&mut file, &self.record)?;
-            file.write_all(b"\n")?;
+            let mut text = serde_json::to_vec_pretty(&self.record)?;
+            text.push(b'\n');
+            file.write_all(&text)?;
             std::fs::rename(new, &path)
         };
         write().map_err(|source| SessionError::Make { path: path.clone(), source })
