@@ -23,7 +23,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     policy: PolicyFlags,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    // What begins with a dash before the command is a flag, known or not: a
+    // mistyped one must not become the command.
+    #[arg(required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
 }
 

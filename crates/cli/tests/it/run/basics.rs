@@ -2,6 +2,7 @@
 //! is the result.
 
 use super::each;
+use atoll_testkit::run::Ran;
 
 #[test]
 fn output_and_exit_status_are_the_commands_own() {
@@ -82,5 +83,17 @@ fn the_result_as_json_is_the_last_line_of_stderr() {
         for pair in order.windows(2) {
             assert!(moment(pair[0]) <= moment(pair[1]), "{} {}", pair[0], json["timeline"]);
         }
+    });
+}
+
+#[test]
+fn a_mistyped_flag_is_an_error_and_the_commands_own_flags_are_its_own() {
+    each(|project| {
+        let atoll = |arguments: &[&str]| Ran(project.atoll(arguments).output().unwrap());
+        let mistyped = atoll(&["run", "--workspce", "review", "--", "true"]);
+        assert_eq!(mistyped.code(), Some(2), "{}", mistyped.text());
+        assert!(mistyped.stderr().contains("'--workspace'"), "{}", mistyped.text());
+        let own = atoll(&["run", "echo", "--workspace", "-n", "--", "x"]);
+        assert_eq!(own.stdout(), "--workspace -n -- x\n", "{}", own.text());
     });
 }
