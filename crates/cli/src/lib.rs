@@ -6,6 +6,8 @@ mod doctor;
 mod env;
 mod error;
 mod policy;
+#[cfg(test)]
+mod reference;
 mod review;
 mod run;
 mod session;

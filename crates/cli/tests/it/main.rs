@@ -7,6 +7,10 @@ mod doctor;
 mod policy;
 mod program;
 #[cfg(test)]
+mod readme;
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod review;
 #[cfg(test)]
 mod run;

@@ -74,6 +74,19 @@ pub struct Refused {
     pub(super) rule: Rule,
 }
 
+impl Refused {
+    /// The errno that every such call fails with; `None` where its arguments decide.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self.rule {
+            Rule::Give(Answer::Refuse(errno) | Answer::Absent(errno)) => Some(errno),
+            Rule::Give(Answer::Allow | Answer::Ask | Answer::Kill)
+            | Rule::AnyBit { .. }
+            | Rule::OneOf { .. } => None,
+        }
+    }
+}
+
 static ALLOW: Rule = Rule::Give(Answer::Allow);
 static REFUSE: Rule = Rule::Give(Answer::Refuse(EPERM));
 static REFUSE_FAMILY: Rule = Rule::Give(Answer::Refuse(EAFNOSUPPORT));
