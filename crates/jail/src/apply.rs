@@ -102,7 +102,7 @@ impl Builder<'_> {
             }
             Step::Device { at, name } => self.device(at, name),
             Step::MakeMasks => make_masks(),
-            Step::Mask { at, kind } => Self::mask(at, *kind),
+            Step::Mask { at, kind } => mask_again(at, *kind).map(|_| ()),
             Step::LeaveOldRoot => self.leave_old_root(),
             Step::SealRoot => seal_root(),
             Step::SetHostname { name } => {
@@ -193,15 +193,6 @@ impl Builder<'_> {
         clone_tree(found.as_fd(), Path::new(""), true)
     }
 
-    fn mask(at: &Path, kind: Kind) -> Result<(), Failed> {
-        let mask = match kind {
-            Kind::File => MASK_FILE,
-            Kind::Directory => MASK_DIRECTORY,
-        };
-        let tree = clone_tree(rustix::fs::CWD, Path::new(mask), false)?;
-        attach(tree.as_fd(), at)
-    }
-
     fn device(&self, at: &Path, name: &str) -> Result<(), Failed> {
         let old_root = self.old_root.as_ref().ok_or(Errno::BADF).at("find the old root")?;
         let source = Path::new("dev").join(name);
@@ -233,6 +224,42 @@ fn make_masks() -> Result<(), Failed> {
         attach(tree.as_fd(), Path::new(path))?;
     }
     Ok(())
+}
+
+/// Hides what is at `at` now, unless it is hidden already; gives whether it was
+/// not. For a watcher that keeps `CAP_SYS_ADMIN` in the jail's user namespace.
+///
+/// # Errors
+///
+/// Something that is not there or not a place any more, or lies behind a link.
+pub fn mask(at: &Path, kind: Kind) -> io::Result<bool> {
+    mask_again(at, kind).map_err(|failed| failed.source)
+}
+
+fn mask_again(at: &Path, kind: Kind) -> Result<bool, Failed> {
+    let mask = match kind {
+        Kind::File => MASK_FILE,
+        Kind::Directory => MASK_DIRECTORY,
+    };
+    // By descriptor, so that a link that takes a directory's place on the way
+    // cannot send the mask elsewhere.
+    let place = rustix::fs::openat2(
+        rustix::fs::CWD,
+        at,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+    .at("openat2")?;
+    let (found, wanted) =
+        (rustix::fs::fstat(&place).at("fstat")?, rustix::fs::lstat(mask).at("lstat")?);
+    if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) {
+        return Ok(false);
+    }
+    let tree = clone_tree(rustix::fs::CWD, Path::new(mask), false)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&tree, "", &place, "", flags).at("move_mount")?;
+    Ok(true)
 }
 
 fn make_directory(path: &Path, mode: u32) -> Result<(), Failed> {

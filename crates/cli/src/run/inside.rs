@@ -1,5 +1,6 @@
 //! The half of a run that is PID 1.
 
+use super::masker::{self, Mask};
 use super::supervisor;
 use atoll_guest::init::{self, TerminalSpec};
 use atoll_guest::message::{Failure, FailureKind, Message};
@@ -23,6 +24,8 @@ pub(super) struct Inside {
     pub(super) confinement: Confinement,
     pub(super) workload: Workload,
     pub(super) terminal: Option<TerminalSpec>,
+    /// Hidden files of a live workspace.
+    pub(super) masks: Vec<Mask>,
     /// The rules of a live workspace.
     pub(super) rules: Option<LiveRules>,
 }
@@ -68,6 +71,9 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
         Ok(walls) => walls,
         Err(error) => init::fail(&control, failure("landlock", &error, 0)),
     };
+    if let Err(failure) = masker::start(&inside.masks) {
+        init::fail(&control, failure);
+    }
     let ready = Message::Ready { view_us: now_us() };
     atoll_sys::scm::send(control.as_fd(), &ready.encode(), None).ok();
     let mut walls = Some(walls);

@@ -51,8 +51,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
         .map_err(|error| CliError::new("cannot prepare the run").because(error))?;
     let mut moments =
         Moments { started: request.started_us, planned: now_us(), ..Moments::default() };
-    let launched = launch(request.network, &prepared, group.as_ref())?;
-    moments.cloned = now_us();
+    let launched = launch(request.network, &prepared, group.as_ref(), &mut moments)?;
     stdio.close_given();
     let mut told = Told::new(launched, moments);
     let deadline = policy.limits.time.value.map(|limit| Instant::now() + limit);
@@ -106,6 +105,7 @@ fn launch(
     network: Preparing,
     prepared: &Prepared,
     group: Option<&Group>,
+    moments: &mut Moments,
 ) -> Result<Launched, CliError> {
     let tree = |error: TreeError| CliError::new("the sandbox cannot be made").because(error);
     let handed: Vec<OwnedFd> = prepared
@@ -119,6 +119,7 @@ fn launch(
         Side::Inside(newborn) => inside::become_init(newborn, &prepared.inside, handed),
         Side::Outside(launched) => launched,
     };
+    moments.cloned = now_us();
     drop(handed);
     if let (Some(group), Some(pid)) = (group, rustix::process::Pid::from_raw(launched.pid)) {
         group

@@ -13,6 +13,7 @@ mod control;
 mod environment;
 mod inside;
 mod launch;
+mod masker;
 mod prepare;
 mod protect;
 mod refusal;

@@ -12,6 +12,7 @@ use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_guest::init::TerminalSpec;
 use atoll_guest::workload::{Standard, Workload};
 use atoll_jail::host::Account;
+use atoll_jail::spec::What;
 use atoll_store::session::Session;
 use rustix::process::{Resource, Rlimit};
 use std::ffi::OsString;
@@ -96,6 +97,11 @@ pub(super) fn prepare(
         &|path| view::shows(&view.spec, path),
     );
     let workload = workload(words, &environment, directory, policy, stdio, restore)?;
+    let masks = view.spec.view.iter().filter_map(|entry| match entry.what {
+        What::Mask { kind } => Some((entry.at.clone(), kind)),
+        _ => None,
+    });
+    let masks = masks.collect();
     let rules = (policy.workspace.mode.value == WorkspaceMode::Live)
         .then(|| protect::rules(policy, &project))
         .transpose()?;
@@ -113,6 +119,7 @@ pub(super) fn prepare(
             confinement: view.confinement,
             workload,
             terminal,
+            masks,
             rules,
         },
         handed: view.handed,
