@@ -117,6 +117,7 @@ impl Judge {
     /// If the descriptor is no listener or the place cannot be taken.
     pub fn begin(self, listener: OwnedFd) -> Result<Serving, ServeError> {
         let listener = Listener::new(listener).map_err(|source| ServeError::Listener { source })?;
+        let _too_old = listener.wake_in_place();
         self.footing.enter()?;
         self.footing.lower();
         Ok(Serving { judge: self, listener, pending: Vec::new() })
