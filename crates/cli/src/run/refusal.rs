@@ -161,6 +161,9 @@ impl Refusal {
             "network.none" => {
                 "there is no network; what is needed must be installed or in the project".to_owned()
             }
+            "kernel.set-id" => {
+                "programs that take their owner's rights are made outside".to_owned()
+            }
             _ => "nothing lifts it".to_owned(),
         }
     }

@@ -145,7 +145,11 @@ impl Prepared {
         // path to exactly this object.
         match self {
             Self::Mode(mode) => {
-                let mode = Mode::from_raw_mode(*mode);
+                let is_directory = kind(fstat(object)?.st_mode) == Kind::Directory;
+                // No program that takes its group's rights; the kernel too drops
+                // the bit without a word where the group is not the caller's.
+                let kept = if is_directory { *mode } else { mode & !libc::S_ISGID };
+                let mode = Mode::from_raw_mode(kept);
                 chmodat(case.caller.footing.own_fds(), name.as_c_str(), mode, AtFlags::empty())
             }
             Self::Owner { uid, gid } => chownat(object, c"", *uid, *gid, AtFlags::EMPTY_PATH),

@@ -39,6 +39,27 @@ pub(super) enum Rule {
     },
 }
 
+impl Rule {
+    /// The answer to a call with these arguments. Of an argument the low half
+    /// counts, as in the filter: the kernel takes all of them as 32 bits wide.
+    pub(super) fn answer(&self, arguments: &[u64; 6]) -> Answer {
+        let low = |argument: u32| {
+            let value = usize::try_from(argument).ok().and_then(|at| arguments.get(at));
+            u32::try_from(value.copied().unwrap_or(0) & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+        };
+        match *self {
+            Self::Give(answer) => answer,
+            Self::AnyBit { argument, bits, then, or } => {
+                (if low(argument) & bits == 0 { or } else { then }).answer(arguments)
+            }
+            Self::OneOf { argument, mask, values, then, or } => {
+                let is_one = values.contains(&(low(argument) & mask));
+                (if is_one { then } else { or }).answer(arguments)
+            }
+        }
+    }
+}
+
 /// A call that a supervisor answers, on top of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trap {

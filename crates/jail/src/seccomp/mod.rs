@@ -11,4 +11,4 @@ mod table;
 mod tree;
 
 pub use filter::{Options, Program, Trap, build};
-pub use table::{Refused, Why, refusal, refused};
+pub use table::{Refused, Why, refusal, refusal_of, refused};

@@ -6,6 +6,8 @@
 //! reach; a call that reaches other processes, other namespaces or the kernel's
 //! programmable parts is refused; a call that programs merely probe for answers
 //! "no such call", so that they fall back as on an older kernel.
+//!
+//! Beside these, [`Why::SetId`]: what is made in the sandbox may stay on the host.
 
 use super::filter::{Answer, Rule};
 use std::sync::LazyLock;
@@ -43,6 +45,8 @@ pub enum Why {
     FileHandles,
     /// Superseded forms, so that callers use the one that is judged.
     Superseded,
+    /// Programs that take their owner's rights.
+    SetId,
 }
 
 impl Why {
@@ -61,6 +65,7 @@ impl Why {
             Self::AsyncCalls => "kernel.io_uring",
             Self::FileHandles => "kernel.file-handles",
             Self::Superseded => "kernel.superseded",
+            Self::SetId => "kernel.set-id",
         }
     }
 }
@@ -178,6 +183,26 @@ static SOCKETPAIR: Rule = Rule::OneOf {
     or: &REFUSE_FAMILY,
 };
 
+/// chmod(2) and its relatives, by the argument that holds the mode: no program
+/// that runs as its owner. The project is the host's own directory, and nobody
+/// there expects one to appear; in root's own project it would be root's.
+/// The set-group-ID bit stays, since directories have it for good reasons.
+static CHMOD_1: Rule = Rule::AnyBit { argument: 1, bits: S_ISUID, then: &REFUSE, or: &ALLOW };
+static CHMOD_2: Rule = Rule::AnyBit { argument: 2, bits: S_ISUID, then: &REFUSE, or: &ALLOW };
+
+/// The calls that make a file with a mode: neither bit. open(2) has a mode only
+/// if it creates; otherwise its register holds anything.
+static CREATE_1: Rule = Rule::AnyBit { argument: 1, bits: SET_ID, then: &REFUSE, or: &ALLOW };
+static CREATE_2: Rule = Rule::AnyBit { argument: 2, bits: SET_ID, then: &REFUSE, or: &ALLOW };
+static CREATE_3: Rule = Rule::AnyBit { argument: 3, bits: SET_ID, then: &REFUSE, or: &ALLOW };
+static OPEN: Rule = Rule::AnyBit { argument: 1, bits: CREATES, then: &CREATE_2, or: &ALLOW };
+static OPENAT: Rule = Rule::AnyBit { argument: 2, bits: CREATES, then: &CREATE_3, or: &ALLOW };
+
+const S_ISUID: u32 = libc::S_ISUID;
+const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
+/// `O_TMPFILE` without the bit that it shares with `O_DIRECTORY`.
+const CREATES: u32 = (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)).cast_unsigned();
+
 const AF_UNIX: u32 = 1;
 const AF_INET: u32 = 2;
 const AF_INET6: u32 = 10;
@@ -217,6 +242,13 @@ pub fn refusal(number: u32) -> Option<(i32, &'static Refused)> {
     Some((errno_of(&line.rule)?, line))
 }
 
+/// As [`refusal`], but only if the table refuses the call with these arguments.
+#[must_use]
+pub fn refusal_of(number: u32, arguments: &[u64; 6]) -> Option<(i32, &'static Refused)> {
+    let found = refusal(number)?;
+    matches!(found.1.rule.answer(arguments), Answer::Refuse(_)).then_some(found)
+}
+
 /// The errno of a rule's told refusal; each rule has at most one.
 fn errno_of(rule: &Rule) -> Option<i32> {
     match *rule {
@@ -229,6 +261,7 @@ fn errno_of(rule: &Rule) -> Option<i32> {
 }
 
 fn everywhere(list: &mut Vec<Refused>) {
+    const SYS_FCHMODAT2: u32 = 452;
     const SYS_OPEN_TREE_ATTR: u32 = 467;
     const SYS_LSM_SET_SELF_ATTR: u32 = 460;
     calls! { list:
@@ -255,12 +288,17 @@ fn everywhere(list: &mut Vec<Refused>) {
         FileHandles REFUSE: SYS_open_by_handle_at;
         // Flags behind a pointer again; callers fall back to openat.
         Superseded ABSENT: SYS_openat2;
+        SetId CHMOD_1: SYS_fchmod;
+        SetId CHMOD_2: SYS_fchmodat;
+        SetId CREATE_2: SYS_mknodat;
+        SetId OPENAT: SYS_openat;
     }
-    for (number, name, why) in [
-        (SYS_OPEN_TREE_ATTR, "open_tree_attr", Why::Mounts),
-        (SYS_LSM_SET_SELF_ATTR, "lsm_set_self_attr", Why::Machine),
+    for (number, name, why, rule) in [
+        (SYS_FCHMODAT2, "fchmodat2", Why::SetId, CHMOD_2),
+        (SYS_OPEN_TREE_ATTR, "open_tree_attr", Why::Mounts, REFUSE),
+        (SYS_LSM_SET_SELF_ATTR, "lsm_set_self_attr", Why::Machine, REFUSE),
     ] {
-        list.push(Refused { number, name, why, rule: REFUSE });
+        list.push(Refused { number, name, why, rule });
     }
 }
 
@@ -269,6 +307,9 @@ fn by_architecture(list: &mut Vec<Refused>) {
     calls! { list:
         Machine REFUSE: SYS_iopl SYS_ioperm SYS_kexec_file_load
             SYS__sysctl SYS_uselib SYS_ustat SYS_sysfs;
+        SetId CHMOD_1: SYS_chmod;
+        SetId CREATE_1: SYS_creat SYS_mknod;
+        SetId OPEN: SYS_open;
     }
 }
 
