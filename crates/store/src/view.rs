@@ -6,6 +6,7 @@ use crate::changes::ChangesError;
 use crate::node::{FileKind, Stamp, Time};
 use crate::overlay::Format;
 use rustix::io::{Errno, Result};
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -14,6 +15,18 @@ use std::path::{Path, PathBuf};
 
 /// Permission bits that the owner needs to list and enter a directory.
 const ENTER: u32 = 0o500;
+
+/// Owner and group in the upper that stand for others on the host.
+///
+/// Root's own project is worked on by a user that owns nothing on the host; its
+/// mount shows root's files as that user's, but the upper has the real ids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandIn {
+    /// (user, group) as the upper has them.
+    pub upper: (u32, u32),
+    /// (user, group) that they mean.
+    pub host: (u32, u32),
+}
 
 /// What to compare.
 #[derive(Debug, Clone)]
@@ -29,6 +42,8 @@ pub struct ViewSpec {
     /// When the session started. Files of the host that changed since then are
     /// conflicts; without it nothing is.
     pub started: Option<Time>,
+    /// Whose files of the upper are meant to be somebody else's.
+    pub stand_in: Option<StandIn>,
     /// What earlier applies of the same session knew about directories.
     pub baseline: Baseline,
     /// Whether the session still runs. Then nothing in its upper is touched,
@@ -100,6 +115,15 @@ impl View {
     /// did to it.
     pub(crate) fn true_mode(&self, path: &Path, stamp: &Stamp) -> u32 {
         self.opened_up.borrow().get(path).map_or(stamp.mode, |(_, mode)| *mode)
+    }
+
+    /// A file of the upper with the owner that it is to have on the host.
+    pub(crate) fn owned_as_meant(&self, mut stamp: Stamp) -> Stamp {
+        if let Some(StandIn { upper, host }) = self.spec.stand_in {
+            stamp.uid = if stamp.uid == upper.0 { host.0 } else { stamp.uid };
+            stamp.gid = if stamp.gid == upper.1 { host.1 } else { stamp.gid };
+        }
+        stamp
     }
 
     /// Does something that needs read permission on a file of the upper, also

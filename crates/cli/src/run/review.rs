@@ -1,13 +1,15 @@
 //! The review session of a run: made before it, closed after it.
 
 use crate::error::CliError;
-use crate::session::sessions;
+use crate::session::{sessions, tell};
 use atoll_jail::spec::User;
 use atoll_store::Format;
 use atoll_store::changes::{self, ChangeKind};
+use atoll_store::escape::escape;
 use atoll_store::session::{NewSession, Session, SessionError};
 use rustix::fs::AtFlags;
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Makes a session for `project` that the workload's user can write.
@@ -16,9 +18,23 @@ pub(super) fn start(
     masked: BTreeSet<PathBuf>,
     user: User,
 ) -> Result<Session, CliError> {
+    // An overlay does not look into them: what they hold would seem to be gone.
+    let mounts = atoll_jail::mountinfo::below(project)
+        .map_err(|error| CliError::new("the mounts cannot be read").because(error))?;
+    if let Some(mount) = mounts.first() {
+        let mount = escape(mount);
+        let text = format!("the project holds another file system, mounted at {mount}");
+        return Err(CliError::new(text)
+            .because("a review would not see what is in it")
+            .hint("unmount it, or work without a review: --workspace live"));
+    }
     let is_root = rustix::process::geteuid().is_root();
     let format = if is_root { Format::Trusted } else { Format::User };
-    let session = sessions()?.create(&NewSession { project, format, masked }).map_err(failed)?;
+    let owner = std::fs::symlink_metadata(project).map(|found| (found.uid(), found.gid()));
+    let writer = (user.outside_uid, user.outside_gid);
+    let written_by = (is_root && owner.is_ok_and(|owner| owner != writer)).then_some(writer);
+    let new = NewSession { project, format, masked, written_by };
+    let session = sessions()?.create(&new).map_err(tell)?;
     if is_root {
         give_to(&session.upper(), user)
             .and_then(|()| give_to(&session.work(), user))

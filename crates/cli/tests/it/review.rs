@@ -74,7 +74,7 @@ impl Case {
         let sessions = Sessions::open(&self.state().join("atoll")).unwrap();
         let format = if self.is_root() { Format::Trusted } else { Format::User };
         let masked = [PathBuf::from("hidden")].into();
-        let new = NewSession { project: &self.project(), format, masked };
+        let new = NewSession { project: &self.project(), format, masked, written_by: None };
         let mut session = sessions.create(&new).unwrap();
         session.end().unwrap();
         if self.as_user {
@@ -328,7 +328,12 @@ fn a_running_session_can_only_be_looked_at() {
     let case = Case::new(false, "echo a > a", "echo A > a");
     let sessions = Sessions::open(&case.state().join("atoll")).unwrap();
     let format = if case.is_root() { Format::Trusted } else { Format::User };
-    let new = NewSession { project: &case.project(), format, masked: Default::default() };
+    let new = NewSession {
+        project: &case.project(),
+        format,
+        masked: Default::default(),
+        written_by: None,
+    };
     // The newest counts, and it is run by this process.
     let running = sessions.create(&new).unwrap();
     for command in ["apply", "discard"] {

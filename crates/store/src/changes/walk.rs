@@ -325,7 +325,7 @@ impl<'v> Walk<'v> {
         }
         if stamp.kind != FileKind::File {
             stamp.mode = self.view.true_mode(path, &stamp);
-            return Ok(Some(Seen::Upper(stamp, Origin::None)));
+            return Ok(Some(Seen::Upper(self.view.owned_as_meant(stamp), Origin::None)));
         }
         let (view, format) = (self.view, self.view.spec.format);
         let marks = beneath::handle(view.upper(), path).and_then(|object| {
@@ -343,7 +343,7 @@ impl<'v> Walk<'v> {
         if stamp.nlink > 1 {
             self.changes.links.entry(stamp.id()).or_default().push(path.to_owned());
         }
-        Ok(Some(Seen::Upper(stamp, marks.origin)))
+        Ok(Some(Seen::Upper(view.owned_as_meant(stamp), marks.origin)))
     }
 
     /// Decides about copied-up files whose counterpart is missing while the host

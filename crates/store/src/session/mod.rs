@@ -25,6 +25,7 @@ use crate::beneath;
 use crate::node::{Stamp, Time};
 use crate::overlay::Format;
 use crate::remove;
+use crate::view::StandIn;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
@@ -92,6 +93,9 @@ pub struct NewSession<'a> {
     /// Paths, relative to the project, that the session must not see. A
     /// whiteout is put at each.
     pub masked: BTreeSet<PathBuf>,
+    /// User and group that write the upper, if they are not the project's
+    /// owner: there they stand for it.
+    pub written_by: Option<(u32, u32)>,
 }
 
 /// One session.
@@ -163,6 +167,7 @@ impl Sessions {
             project_ino: stamp.ino,
             started,
             uid: stamp.uid,
+            stand_in: new.written_by.map(|upper| StandIn { upper, host: (stamp.uid, stamp.gid) }),
             format: new.format,
             masked: new.masked.clone(),
             state: State::running_here().map_err(make_error)?,

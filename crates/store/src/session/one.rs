@@ -29,7 +29,8 @@ impl Session {
             let make = || {
                 rustix::fs::mkdir(&path, Mode::RWXU)?;
                 if rustix::process::geteuid().is_root() {
-                    let owner = (Uid::from_raw(stamp.uid), Gid::from_raw(stamp.gid));
+                    let (uid, gid) = new.written_by.unwrap_or((stamp.uid, stamp.gid));
+                    let owner = (Uid::from_raw(uid), Gid::from_raw(gid));
                     rustix::fs::chown(&path, Some(owner.0), Some(owner.1))?;
                 }
                 Ok(())
@@ -132,6 +133,7 @@ impl Session {
             format: self.record.format,
             masked: self.record.masked.clone(),
             started: Some(self.record.started),
+            stand_in: self.record.stand_in,
             baseline,
             is_running: self.running_pid().is_some(),
         });

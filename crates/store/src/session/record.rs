@@ -3,6 +3,7 @@
 use crate::escape::{serde_path, serde_paths};
 use crate::node::Time;
 use crate::overlay::Format;
+use crate::view::StandIn;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -27,6 +28,10 @@ pub struct Record {
     pub started: Time,
     /// Owner of the project, and so of what the session makes.
     pub uid: u32,
+    /// Whom what the session makes belongs to in the upper, if that is not the
+    /// project's owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stand_in: Option<StandIn>,
     /// Which attributes the overlay writes.
     pub format: Format,
     /// Paths in the project that the session does not see.

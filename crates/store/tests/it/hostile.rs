@@ -189,6 +189,7 @@ fn apply_in_place() {
         format: atoll_store::Format::Trusted,
         masked: Default::default(),
         started: None,
+        stand_in: None,
         baseline: Baseline::default(),
         is_running: false,
     })

@@ -47,7 +47,12 @@ impl Home {
 
     fn create(&self, masked: &[&str]) -> atoll_store::session::Session {
         let masked = masked.iter().map(PathBuf::from).collect();
-        let new = NewSession { project: &self.project(), format: Self::format(), masked };
+        let new = NewSession {
+            project: &self.project(),
+            format: Self::format(),
+            masked,
+            written_by: None,
+        };
         self.sessions.create(&new).unwrap()
     }
 
@@ -127,7 +132,7 @@ both! {
         std::fs::create_dir(&project).unwrap();
         let masked = BTreeSet::from([PathBuf::from(OsStr::from_bytes(b"\xfe\n"))]);
         std::fs::write(project.join(OsStr::from_bytes(b"\xfe\n")), "s").unwrap();
-        let new = NewSession { project: &project, format: Home::format(), masked: masked.clone() };
+        let new = NewSession { project: &project, format: Home::format(), masked: masked.clone(), written_by: None };
         let made = home.sessions.create(&new).unwrap();
         let found = home.sessions.get(made.id()).unwrap();
         assert_eq!((&found.record().project, &found.record().masked), (&project, &masked));
@@ -136,7 +141,7 @@ both! {
     a_project_around_the_sessions_is_refused => {
         let home = Home::new();
         for project in [home.root.path(), &home.dir(), Path::new("/")] {
-            let new = NewSession { project, format: Home::format(), masked: BTreeSet::new() };
+            let new = NewSession { project, format: Home::format(), masked: BTreeSet::new(), written_by: None };
             let error = home.sessions.create(&new).unwrap_err();
             assert!(matches!(error, SessionError::InsideProject { .. }), "{project:?}: {error}");
         }
@@ -145,7 +150,7 @@ both! {
     a_project_that_is_not_there_is_an_error_and_leaves_nothing => {
         let home = Home::new();
         let project = home.root.path().join("nothing");
-        let new = NewSession { project: &project, format: Home::format(), masked: BTreeSet::new() };
+        let new = NewSession { project: &project, format: Home::format(), masked: BTreeSet::new(), written_by: None };
         assert!(matches!(home.sessions.create(&new), Err(SessionError::Project { .. })));
         assert_eq!(home.names(), Vec::<String>::new());
     }

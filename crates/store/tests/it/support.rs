@@ -149,6 +149,7 @@ impl Case {
             format: self.format,
             masked: self.masked.clone(),
             started: self.started,
+            stand_in: None,
             baseline,
             is_running: false,
         })
