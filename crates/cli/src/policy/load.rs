@@ -40,7 +40,11 @@ impl Loaded {
 
 /// Finds, reads and merges everything that `flags` and the machine say.
 pub(crate) fn load(flags: &PolicyFlags) -> Result<Loaded, CliError> {
-    let cwd = project::current_directory()?;
+    let cwd = match (project::current_directory(), &flags.project) {
+        // Whoever named all of its path needs no current directory.
+        (Err(ProjectError::Deleted), Some(project)) if project.is_absolute() => PathBuf::from("/"),
+        (found, _) => found?,
+    };
     let home = home::home();
     let project = project::discover(flags.project.as_deref(), &cwd, home.as_deref())?;
     let user_file = user_file_path(home.as_deref());

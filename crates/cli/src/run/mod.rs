@@ -18,6 +18,7 @@ mod prepare;
 mod protect;
 mod refusal;
 mod report;
+mod repository;
 mod review;
 mod supervisor;
 mod view;

@@ -3,7 +3,7 @@
 use super::caller::Caller;
 use super::inside::Inside;
 use super::view::{self, HandedTree};
-use super::{cache, command, environment, protect, review};
+use super::{cache, command, environment, protect, repository, review};
 use crate::env;
 use crate::error::CliError;
 use crate::policy::load::Loaded;
@@ -71,8 +71,13 @@ pub(super) fn prepare(
         }
         WorkspaceMode::Live | WorkspaceMode::None => None,
     };
+    let repository = match policy.workspace.mode.value {
+        WorkspaceMode::None => None,
+        _ => repository::outside(&project.root, project.owner.0, Some(&caller.home)),
+    };
     let view = view::build(&view::Given {
         policy,
+        repository: repository.as_ref(),
         project: &project,
         identity,
         home: &caller.home,

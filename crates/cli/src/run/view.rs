@@ -2,6 +2,7 @@
 
 use super::cache::Cache;
 use super::caller::Identity;
+use super::repository::Repository;
 use crate::policy::ignore::Hidden;
 use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_jail::confine::Confinement;
@@ -34,6 +35,8 @@ pub(crate) struct Given<'a> {
     /// Paths of the project that are hidden, relative to it; under review the
     /// session hides them itself.
     pub(crate) hidden: &'a [Hidden],
+    /// The project's repository, where it lies outside.
+    pub(crate) repository: Option<&'a Repository>,
     /// The review session, where the project is under review.
     pub(crate) session: Option<&'a Session>,
     /// Root opens what the workload's user may not reach, and hands it in.
@@ -88,6 +91,14 @@ pub(crate) fn build(given: &Given<'_>) -> View {
         let (kind, access) = (Kind::Directory, Access::ReadWrite);
         view.push(Entry::new(root, What::Bind { source, kind, access }));
         writable.push(root.clone());
+    }
+    if let Some(repository) = given.repository {
+        // A commit under review would have to be reviewed too: it is not ours to
+        // hold back, so then the repository can only be read.
+        let is_live = given.session.is_none();
+        let access = if is_live { Access::ReadWrite } else { Access::ReadOnly };
+        view.push(bind(&repository.path, Some(repository.identity), access));
+        writable.extend(is_live.then(|| repository.path.clone()));
     }
     if given.session.is_none() {
         view.extend(given.hidden.iter().map(|hidden| {
@@ -171,7 +182,9 @@ fn hand_in(view: &mut [Entry], given: &Given<'_>) -> (Vec<HandedTree>, Vec<Hande
             continue;
         }
         let mut tree = HandedTree::new(path, *expect);
-        tree.maps_owners = given.identity.maps_project && *path == given.project.root;
+        let is_own = *path == given.project.root
+            || given.repository.is_some_and(|repository| *path == repository.path);
+        tree.maps_owners = given.identity.maps_project && is_own;
         // Owners can be mapped only when the sandbox's user namespace is there.
         if tree.maps_owners {
             *source = Source::Late;

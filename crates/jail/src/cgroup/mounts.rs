@@ -1,7 +1,6 @@
 //! Reads where cgroup trees are mounted and where in them we are.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
+use crate::mountinfo::unescape;
 use std::path::{Path, PathBuf};
 
 /// One cgroup mount of `/proc/self/mountinfo`.
@@ -25,8 +24,8 @@ pub(super) fn parse_mountinfo(table: &str) -> Vec<CgroupMount> {
 fn parse_mount(line: &str) -> Option<CgroupMount> {
     let (mount, file_system) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(3);
-    let shown = unescape(mount.next()?);
-    let at = unescape(mount.next()?);
+    let shown = unescape(mount.next()?.as_bytes());
+    let at = unescape(mount.next()?.as_bytes());
     let mut file_system = file_system.split(' ');
     let v1_options = match file_system.next()? {
         "cgroup2" => None,
@@ -36,31 +35,6 @@ fn parse_mount(line: &str) -> Option<CgroupMount> {
         _ => return None,
     };
     Some(CgroupMount { shown, at, v1_options })
-}
-
-/// Undoes the kernel's octal escapes (`\040` for a space).
-fn unescape(field: &str) -> PathBuf {
-    let bytes = field.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let Some((&first, tail)) = rest.split_first() {
-        let octal = (first == b'\\')
-            .then(|| tail.get(..3))
-            .flatten()
-            .and_then(|digits| std::str::from_utf8(digits).ok())
-            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match octal {
-            Some(byte) => {
-                plain.push(byte);
-                rest = tail.get(3..).unwrap_or_default();
-            }
-            None => {
-                plain.push(first);
-                rest = tail;
-            }
-        }
-    }
-    OsString::from_vec(plain).into()
 }
 
 /// One line of `/proc/self/cgroup`.
