@@ -26,19 +26,29 @@ pub struct Account {
 /// Directories and files of the host's `/etc` that are shown as they are:
 /// certificates, alternatives, the loader's cache, settings of languages,
 /// shells and file types. Everything else is left out.
-const SHOWN: [&str; 52] = [
+const SHOWN: [&str; 73] = [
     "ImageMagick-6",
+    "ImageMagick-7",
+    "OpenCL",
     "R",
     "alternatives",
     "apache-maven",
     "bash.bashrc",
     "ca-certificates",
     "ca-certificates.conf",
+    "chromium",
+    "chromium.d",
     "crypto-policies",
     "debian_version",
+    "emacs",
+    "fish",
     "fonts",
     "gai.conf",
+    "ghostscript",
     "gitconfig",
+    "glvnd",
+    "groff",
+    "gtk-3.0",
     "host.conf",
     "inputrc",
     "java",
@@ -46,6 +56,7 @@ const SHOWN: [&str; 52] = [
     "java-17-openjdk",
     "java-21-openjdk",
     "java-25-openjdk",
+    "java-8-openjdk",
     "ld.so.cache",
     "ld.so.conf",
     "ld.so.conf.d",
@@ -55,13 +66,18 @@ const SHOWN: [&str; 52] = [
     "lsb-release",
     "magic",
     "magic.mime",
+    "mailcap",
     "maven",
     "mime.types",
+    "mono",
     "networks",
+    "openmpi",
     "os-release",
+    "papersize",
     "perl",
     "php",
     "pki",
+    "postgresql-common",
     "profile",
     "profile.d",
     "protocols",
@@ -71,13 +87,18 @@ const SHOWN: [&str; 52] = [
     "python3.13",
     "python3.14",
     "redhat-release",
+    "rpc",
     "services",
+    "sgml",
     "shells",
     "ssl",
     "terminfo",
+    "texmf",
     "timezone",
     "vim",
+    "vulkan",
     "xdg",
+    "xml",
     "zsh",
 ];
 
@@ -125,12 +146,13 @@ pub fn etc(base: &Path, account: &Account, hostname: &str) -> io::Result<PathBuf
     Ok(directory)
 }
 
-/// The generated files decide the name: another account is another directory.
+/// The generated files decide the name, another account is another directory; so
+/// does what this version shows.
 fn directory_name(generated: &[(&str, String)]) -> String {
     use std::hash::{Hash, Hasher};
     // A name, not a proof: the directory is the caller's own.
     let mut hasher = std::hash::DefaultHasher::new();
-    (env!("CARGO_PKG_VERSION"), generated).hash(&mut hasher);
+    (env!("CARGO_PKG_VERSION"), SHOWN, LEFT_OUT, generated).hash(&mut hasher);
     format!("etc-{:016x}", hasher.finish())
 }
 

@@ -1,35 +1,73 @@
 //! Toolchains under a home directory that is otherwise hidden.
 
+use super::system;
 use crate::spec::{Access, Entry, Kind, Source, What};
-use rustix::fs::{AtFlags, FileType};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 
 /// Directories below HOME that hold programs and nothing of the user's own.
 /// Credentials and settings of the same tools lie elsewhere and stay hidden.
-const TOOLCHAINS: [&str; 22] = [
-    ".rustup",
-    ".cargo/bin",
-    ".pyenv",
-    ".nvm",
-    ".fnm",
-    ".local/bin",
-    ".local/lib",
-    ".local/pipx",
-    ".local/share/mise",
-    ".local/share/uv",
-    ".local/share/pnpm",
-    ".local/share/fnm",
-    ".local/share/pipx",
-    ".local/share/virtualenvs",
+/// Those of [`PROGRAMS`] come after.
+const TOOLCHAINS: [&str; 38] = [
     ".asdf",
-    ".sdkman",
-    "go/bin",
-    ".bun/bin",
-    ".deno/bin",
-    ".volta",
-    ".nix-profile",
+    ".elan",
+    ".fnm",
+    ".gem/ruby",
+    ".ghcup",
+    ".goenv",
+    ".jbang/bin",
     ".jenv",
+    ".juliaup",
+    ".local/lib",
+    ".local/opt",
+    ".local/pipx",
+    ".local/share/fnm",
+    ".local/share/gem/ruby",
+    ".local/share/mise",
+    ".local/share/pipx",
+    ".local/share/pnpm",
+    ".local/share/pypoetry",
+    ".local/share/uv",
+    ".local/share/virtualenvs",
+    ".nix-profile",
+    ".nodenv",
+    ".npm-global",
+    ".nvm",
+    ".opam",
+    ".pixi",
+    ".proto",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".rvm",
+    ".rye",
+    ".sdkman",
+    ".stack/programs",
+    ".volta",
+    "anaconda3",
+    "miniconda3",
+    "miniforge3",
 ];
+
+/// Directories whose entries may be links to programs that lie elsewhere.
+const PROGRAMS: [&str; 6] =
+    [".bun/bin", ".cabal/bin", ".cargo/bin", ".deno/bin", ".local/bin", "go/bin"];
+
+/// Files in which version managers keep the versions in use.
+const VERSIONS: [&str; 2] = [".asdfrc", ".tool-versions"];
+
+/// Where a tool keeps one directory of its own: a link that leads into it shows
+/// all of it, a link that leads elsewhere shows its target alone.
+const HOMES_OF_TOOLS: [&str; 2] = [".local/share", "opt"];
+
+/// Places that the sandbox makes for itself.
+const OWN: [&str; 8] =
+    ["/dev", "/etc", "/proc", "/run", "/sys", "/var/lock", "/var/run", "/var/tmp"];
+
+/// Entries of one directory of programs that are looked at, and targets of
+/// links that are shown, at most.
+const LINKS_READ_MAX: usize = 1024;
+const TARGETS_MAX: usize = 64;
 
 /// Directories that tools keep their caches in, as links into the project's
 /// private cache: (place below HOME, directory in the cache).
@@ -54,34 +92,22 @@ pub const CACHE_DIRECTORIES: [&str; CACHES.len()] = {
     names
 };
 
-/// The real directory at `path`, which may itself be a link to another disk:
-/// its target is what is shown, at the place where tools look for it.
-fn directory_behind(path: &Path) -> Option<PathBuf> {
-    let stat = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => Some(path.to_owned()),
-        FileType::Symlink => path.canonicalize().ok().filter(|target| target.is_dir()),
-        _ => None,
-    }
-}
-
-/// A private HOME at its own path, which is real (no link in it): toolchains read-only, the cache directory
-/// `cache` as `~/.cache`.
+/// A private HOME at its own path, which is real (no link in it): toolchains
+/// read-only, the cache directory `cache` as `~/.cache`.
 #[must_use]
 pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Vec<Entry> {
-    let mut view = vec![Entry::private(home, 0o700)];
-    let mut seen: Vec<PathBuf> = Vec::new();
-    for place in TOOLCHAINS {
-        let path = home.join(place);
-        let Some(target) = directory_behind(&path) else { continue };
-        if seen.contains(&target) {
-            continue;
-        }
-        seen.push(target.clone());
-        let source = Source::Path { path: target, expect: None };
-        let what = What::Bind { source, kind: Kind::Directory, access: Access::ReadOnly };
-        view.push(Entry::new(path, what));
+    let mut shown = Shown { home, entries: BTreeMap::new() };
+    for place in TOOLCHAINS.iter().chain(&PROGRAMS) {
+        shown.toolchain(&home.join(place));
     }
+    for name in VERSIONS {
+        shown.file(&home.join(name));
+    }
+    for place in PROGRAMS {
+        shown.targets_of(&home.join(place));
+    }
+    let mut view = vec![Entry::private(home, 0o700)];
+    view.extend(shown.entries.into_values());
     if let Some((cache, identity)) = cache {
         let source = Source::Path { path: cache.to_owned(), expect: Some(identity) };
         let what = What::Bind { source, kind: Kind::Directory, access: Access::ReadWrite };
@@ -94,3 +120,139 @@ pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Vec<Entry> {
     }
     view
 }
+
+/// What of HOME is shown so far, by place.
+struct Shown<'a> {
+    home: &'a Path,
+    entries: BTreeMap<PathBuf, Entry>,
+}
+
+impl Shown<'_> {
+    /// Shows the directory at `place`. It may be a link, or lie behind one, to
+    /// another disk: then it is found by both names.
+    fn toolchain(&mut self, place: &Path) {
+        // Most are not there, and one look is cheaper than resolving the path.
+        if !place.is_dir() {
+            return;
+        }
+        let Ok(real) = place.canonicalize() else { return };
+        if real == place {
+            self.bind(place, real, Kind::Directory);
+        } else if let Some(first) = self.place_of(&real) {
+            self.add(Entry::link(place, first));
+        } else if !self.home.starts_with(&real) {
+            self.bind(place, real.clone(), Kind::Directory);
+            // Tools write their own real path into what they install.
+            if !self.is_below_another(&real) && !self.is_own(&real) {
+                self.add(Entry::link(real, place));
+            }
+        }
+    }
+
+    fn file(&mut self, place: &Path) {
+        if !place.is_file() {
+            return;
+        }
+        if let Ok(real) = place.canonicalize() {
+            self.bind(place, real, Kind::File);
+        }
+    }
+
+    /// Shows what links in the directory `place` lead to.
+    fn targets_of(&mut self, place: &Path) {
+        let Ok(entries) = std::fs::read_dir(place) else { return };
+        for entry in entries.take(LINKS_READ_MAX).flatten() {
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            if !is_link || self.entries.len() >= TOOLCHAINS.len() + PROGRAMS.len() + TARGETS_MAX {
+                continue;
+            }
+            self.target_of(place, &entry.path());
+        }
+    }
+
+    /// Shows the program that `link` leads to, at the place that it names.
+    fn target_of(&mut self, directory: &Path, link: &Path) {
+        let Ok(text) = std::fs::read_link(link) else { return };
+        let (Ok(real), Ok(directory)) = (link.canonicalize(), directory.canonicalize()) else {
+            return;
+        };
+        let Some(named) = plain(&directory.join(text)) else { return };
+        if !real.is_file() || self.place_of(&named).is_some() || self.is_own(&named) {
+            return;
+        }
+        match self.tools_own(&named) {
+            Some(own) => match own.canonicalize() {
+                Ok(real) if real.is_dir() => self.bind(&own, real, Kind::Directory),
+                _ => {}
+            },
+            None => self.bind(&named, real, Kind::File),
+        }
+    }
+
+    /// The directory of the tool that `path` belongs to, if it is in one.
+    fn tools_own(&self, path: &Path) -> Option<PathBuf> {
+        HOMES_OF_TOOLS.iter().find_map(|home| {
+            let base = self.home.join(home);
+            let mut below = path.strip_prefix(&base).ok()?.components();
+            let name = below.next()?;
+            below.next().map(|_| base.join(name))
+        })
+    }
+
+    /// Whether the sandbox makes `path` itself, or what is above it.
+    fn is_own(&self, path: &Path) -> bool {
+        let of_home = CACHES.iter().map(|(place, _)| *place).chain([".cache"]);
+        OWN.iter().any(|own| path.starts_with(own))
+            || of_home.map(|place| self.home.join(place)).any(|own| path.starts_with(own))
+    }
+
+    /// Where `real` is found already.
+    fn place_of(&self, real: &Path) -> Option<PathBuf> {
+        if system::places().any(|place| real.starts_with(place)) {
+            return Some(real.to_owned());
+        }
+        self.entries.values().find_map(|entry| match &entry.what {
+            What::Bind { source: Source::Path { path, .. }, .. } => {
+                let below = real.strip_prefix(path).or_else(|_| real.strip_prefix(&entry.at));
+                below.ok().map(|below| entry.at.join(below))
+            }
+            What::Link { .. } if real == entry.at => Some(real.to_owned()),
+            _ => None,
+        })
+    }
+
+    /// Nothing can be put below what is bound, nor a link where something lies
+    /// below.
+    fn is_below_another(&self, path: &Path) -> bool {
+        self.entries.keys().any(|at| path.starts_with(at) || at.starts_with(path))
+    }
+
+    fn bind(&mut self, place: &Path, real: PathBuf, kind: Kind) {
+        let source = Source::Path { path: real, expect: None };
+        let what = What::Bind { source, kind, access: Access::ReadOnly };
+        self.add(Entry::new(place, what));
+    }
+
+    fn add(&mut self, entry: Entry) {
+        self.entries.entry(entry.at.clone()).or_insert(entry);
+    }
+}
+
+/// Without `.` and `..`, which are taken away by their names.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            Component::RootDir | Component::Normal(_) | Component::Prefix(_) => plain.push(part),
+        }
+    }
+    (plain != Path::new("/")).then_some(plain)
+}
+
+#[cfg(test)]
+#[path = "home_tests.rs"]
+mod tests;
