@@ -266,8 +266,9 @@ fn everywhere(list: &mut Vec<Refused>) {
     const SYS_LSM_SET_SELF_ATTR: u32 = 460;
     calls! { list:
         Mounts REFUSE: SYS_mount SYS_umount2 SYS_pivot_root SYS_open_tree SYS_move_mount SYS_fsopen
-            SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr SYS_chroot;
-        Namespaces REFUSE: SYS_unshare SYS_setns;
+            SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr;
+        // A browser's own sandbox takes the root away in its namespace.
+        Namespaces REFUSE: SYS_unshare SYS_setns SYS_chroot;
         Namespaces CLONE: SYS_clone;
         // Its flags are behind a pointer; callers fall back to clone.
         Namespaces ABSENT: SYS_clone3;
