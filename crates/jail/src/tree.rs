@@ -44,7 +44,8 @@ pub fn open(path: &Path, expect: Option<(u64, u64)>) -> Result<OwnedFd, TreeErro
 }
 
 /// Clones the tree at a real path, with its owners seen through `owners` if
-/// that user namespace is given.
+/// that user namespace is given. What is mounted beneath comes along, unless its
+/// owners cannot be mapped.
 ///
 /// # Errors
 ///
@@ -55,17 +56,22 @@ pub fn clone(
     owners: Option<BorrowedFd<'_>>,
 ) -> Result<OwnedFd, TreeError> {
     let found = open(path, expect)?;
-    let mut flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    if owners.is_none() {
-        flags |= OpenTreeFlags::AT_RECURSIVE;
+    let tree = clone_found(&found, path, OpenTreeFlags::AT_RECURSIVE)?;
+    let Some(userns) = owners else { return Ok(tree) };
+    if attributes::map_owners(tree.as_fd(), userns).is_ok() {
+        return Ok(tree);
     }
-    let tree = open_tree(&found, "", flags)
-        .map_err(|error| TreeError::Clone { path: path.to_owned(), source: error.into() })?;
-    if let Some(userns) = owners {
-        attributes::map_owners(tree.as_fd(), userns)
-            .map_err(|source| TreeError::MapOwners { path: path.to_owned(), source })?;
-    }
+    let tree = clone_found(&found, path, OpenTreeFlags::empty())?;
+    attributes::map_owners(tree.as_fd(), userns)
+        .map_err(|source| TreeError::MapOwners { path: path.to_owned(), source })?;
     Ok(tree)
+}
+
+fn clone_found(found: &OwnedFd, path: &Path, more: OpenTreeFlags) -> Result<OwnedFd, TreeError> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | more;
+    open_tree(found, "", flags)
+        .map_err(|error| TreeError::Clone { path: path.to_owned(), source: error.into() })
 }

@@ -65,7 +65,8 @@ pub fn add_attributes_here(mount: BorrowedFd<'_>, attributes: u64) -> io::Result
     set(mount, false, &MountAttr { attr_set: attributes, ..MountAttr::default() })
 }
 
-/// Maps the owners of a detached mount's files through a user namespace.
+/// Maps the owners of the files of a detached mount, and of those beneath it,
+/// through a user namespace. All of them are mapped or none.
 ///
 /// Source: mount_setattr(2), "ID-mapped mounts".
 ///
@@ -75,7 +76,7 @@ pub fn add_attributes_here(mount: BorrowedFd<'_>, attributes: u64) -> io::Result
 /// `CAP_SYS_ADMIN` in the user namespace of the file system.
 pub fn map_owners(tree: BorrowedFd<'_>, userns: BorrowedFd<'_>) -> io::Result<()> {
     let userns_fd = u64::try_from(userns.as_raw_fd()).unwrap_or_default();
-    set(tree, false, &MountAttr { attr_set: MOUNT_ATTR_IDMAP, userns_fd, ..MountAttr::default() })
+    set(tree, true, &MountAttr { attr_set: MOUNT_ATTR_IDMAP, userns_fd, ..MountAttr::default() })
 }
 
 /// Cuts the whole mount table of this namespace off from its peers.

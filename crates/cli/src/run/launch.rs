@@ -6,7 +6,7 @@ use super::inside;
 use super::prepare::{Prepared, prepare};
 use super::report::{Limit, LimitHit, Report};
 use super::review;
-use super::view::HandedTree;
+use super::view::{HandedTree, Owners};
 use crate::error::CliError;
 use crate::policy::load::Loaded;
 use crate::supervise::{self, Cleanup, Guard, Inputs, Signals, Stdio};
@@ -138,9 +138,16 @@ fn launch(
 /// Opens a tree that needs the sandbox's user namespace or root's own rights.
 fn open_late(late: &HandedTree, userns: BorrowedFd<'_>) -> Result<OwnedFd, CliError> {
     let tree = |error: TreeError| CliError::new("the sandbox cannot be made").because(error);
-    let owners = late.maps_owners.then_some(userns);
+    let owners = (late.owners != Owners::AsTheyAre).then_some(userns);
     let Some((upper, work)) = &late.overlay else {
-        return atoll_jail::tree::clone(&late.path, late.expect, owners).map_err(tree);
+        let cloned = atoll_jail::tree::clone(&late.path, late.expect, owners);
+        let cloned = match cloned {
+            Err(TreeError::MapOwners { .. }) if late.owners == Owners::MappedIfPossible => {
+                atoll_jail::tree::clone(&late.path, late.expect, None)
+            }
+            cloned => cloned,
+        };
+        return cloned.map_err(tree);
     };
     let lower = match owners {
         Some(_) => atoll_jail::tree::clone(&late.path, late.expect, owners),

@@ -43,20 +43,29 @@ pub(crate) struct Given<'a> {
     pub(crate) hands_in: bool,
 }
 
+/// How the owners of a tree's files are seen inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owners {
+    AsTheyAre,
+    /// Through the sandbox's user namespace.
+    Mapped,
+    /// The same where the file system can; else as they are.
+    MappedIfPossible,
+}
+
 /// A tree that the launcher opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HandedTree {
     pub(crate) path: PathBuf,
     pub(crate) expect: Option<(u64, u64)>,
-    /// The owners of its files are seen through the sandbox's user namespace.
-    pub(crate) maps_owners: bool,
+    pub(crate) owners: Owners,
     /// It lies under an overlay with this upper and this work directory.
     pub(crate) overlay: Option<(PathBuf, PathBuf)>,
 }
 
 impl HandedTree {
     fn new(path: &Path, expect: Option<(u64, u64)>) -> Self {
-        Self { path: path.to_owned(), expect, maps_owners: false, overlay: None }
+        Self { path: path.to_owned(), expect, owners: Owners::AsTheyAre, overlay: None }
     }
 }
 
@@ -87,7 +96,11 @@ pub(crate) fn build(given: &Given<'_>) -> View {
     ];
     if let Some(source) = workspace(given) {
         let root = &given.project.root;
-        view.retain(|entry| entry.at != *root);
+        // A program of the project that HOME has a link to stays writable.
+        if !given.home.starts_with(root) {
+            view.retain(|entry| !entry.at.starts_with(root));
+        }
+        make_room(&mut view, root);
         let (kind, access) = (Kind::Directory, Access::ReadWrite);
         view.push(Entry::new(root, What::Bind { source, kind, access }));
         writable.push(root.clone());
@@ -157,9 +170,17 @@ fn bind(path: &Path, expect: Option<(u64, u64)>, access: Access) -> Entry {
     Entry::new(path, What::Bind { source, kind, access })
 }
 
+/// Takes away what is at `path`, and links that nothing could be placed below.
+fn make_room(view: &mut Vec<Entry>, path: &Path) {
+    view.retain(|entry| {
+        let is_link = matches!(entry.what, What::Link { .. });
+        entry.at != path && !(is_link && path.starts_with(&entry.at))
+    });
+}
+
 /// A later grant of the same place takes the earlier one's.
 fn add_grant(view: &mut Vec<Entry>, path: &Path, access: Access) {
-    view.retain(|entry| entry.at != path);
+    make_room(view, path);
     view.push(bind(path, None, access));
 }
 
@@ -172,7 +193,9 @@ fn hand_in(view: &mut [Entry], given: &Given<'_>) -> (Vec<HandedTree>, Vec<Hande
         if let Source::Overlay { lower, expect, upper, work } = source {
             let mut tree = HandedTree::new(lower, Some(*expect));
             tree.overlay = Some((upper.clone(), work.clone()));
-            tree.maps_owners = given.identity.maps_project;
+            if given.identity.maps_project {
+                tree.owners = Owners::Mapped;
+            }
             late.push(tree);
             *source = Source::Late;
             continue;
@@ -182,11 +205,9 @@ fn hand_in(view: &mut [Entry], given: &Given<'_>) -> (Vec<HandedTree>, Vec<Hande
             continue;
         }
         let mut tree = HandedTree::new(path, *expect);
-        let is_own = *path == given.project.root
-            || given.repository.is_some_and(|repository| *path == repository.path);
-        tree.maps_owners = given.identity.maps_project && is_own;
+        tree.owners = owners(path, given);
         // Owners can be mapped only when the sandbox's user namespace is there.
-        if tree.maps_owners {
+        if tree.owners != Owners::AsTheyAre {
             *source = Source::Late;
             late.push(tree);
         } else {
@@ -195,6 +216,23 @@ fn hand_in(view: &mut [Entry], given: &Given<'_>) -> (Vec<HandedTree>, Vec<Hande
         }
     }
     (handed, late)
+}
+
+/// Root's own files are the workload's where root named them: the project, and
+/// what was granted.
+fn owners(path: &Path, given: &Given<'_>) -> Owners {
+    let files = &given.policy.files;
+    let is_own = path == given.project.root
+        || given.repository.is_some_and(|repository| path == repository.path);
+    if !given.identity.maps_project {
+        Owners::AsTheyAre
+    } else if is_own || files.write.iter().any(|grant| grant.value.path == path) {
+        Owners::Mapped
+    } else if files.read.iter().any(|grant| grant.value.path == path) {
+        Owners::MappedIfPossible
+    } else {
+        Owners::AsTheyAre
+    }
 }
 
 /// Says whether a directory of the host is in the view at its own path.
