@@ -63,6 +63,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
     if let Some(session) = prepared.session {
         report.reviewed = Some(review::finish(session)?);
     }
+    report.guess(request.command);
     report.environment(prepared.dropped_variables, prepared.hidden_path);
     if outcome.timed_out {
         report.limits.push(LimitHit { limit: Limit::Time, count: 1 });

@@ -11,6 +11,7 @@ mod caller;
 mod command;
 mod control;
 mod environment;
+mod hints;
 mod inside;
 mod launch;
 mod masker;

@@ -1,5 +1,6 @@
 //! What was refused, as it travels out of the sandbox and as it is told.
 
+use super::hints;
 use atoll_jail::judge::{Denial, Report};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -164,7 +165,7 @@ impl Refusal {
             "kernel.set-id" => {
                 "programs that take their owner's rights are made outside".to_owned()
             }
-            _ => "nothing lifts it".to_owned(),
+            rule => hints::advice(rule).unwrap_or("nothing lifts it").to_owned(),
         }
     }
 }

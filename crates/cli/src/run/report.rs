@@ -1,6 +1,7 @@
 //! How a run went: for people as lines, for programs as one JSON object.
 
 use super::control::Told;
+use super::hints;
 use super::refusal::Refusals;
 use super::review::Reviewed;
 use crate::error::{CliError, EXIT_OURS};
@@ -95,6 +96,14 @@ impl Report {
             dropped_variables: Vec::new(),
             hidden_path: Vec::new(),
         }
+    }
+
+    /// Adds a guess at why `command` failed, if it did and its name says enough.
+    pub(super) fn guess(&mut self, command: &[OsString]) {
+        if self.exit_status() == 0 || self.outcome.timed_out {
+            return;
+        }
+        self.refusals.refused.extend(hints::guess(command).map(|refusal| (refusal, 1)));
     }
 
     pub(super) fn environment(&mut self, dropped: Vec<OsString>, hidden: Vec<PathBuf>) {
