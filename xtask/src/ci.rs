@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: every check, for people and for CI alike.
 
-use crate::{layers, process, setup, skips, tidy, workspace};
+use crate::{layers, process, setup, skips, soak, tidy, workspace};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::process::Command;
@@ -37,6 +37,8 @@ enum Step {
     Nextest,
     /// Control groups on a kernel of their own
     GuestV2,
+    /// Ten thousand runs leave nothing behind
+    Soak,
     /// Skipped tests against the committed list
     Skips,
     /// Documentation without warnings
@@ -111,6 +113,7 @@ impl Step {
             }
             Self::Nextest => nextest(),
             Self::GuestV2 => guest_v2(),
+            Self::Soak => soak::run(&soak::Args { runs: 10_000 }),
             Self::Skips => skips::run(),
             Self::Doctests => cargo(&["test", "--workspace", "--doc"]),
             Self::Rustdoc => rustdoc(),
@@ -130,6 +133,8 @@ fn nextest() -> Result<()> {
     let folder = skips::forget()?;
     let mut nextest = process::cargo();
     nextest.args(["nextest", "run", "--workspace"]);
+    // The race against the judge runs for a minute here, for a moment elsewhere.
+    nextest.env("ATOLL_RACE_SECONDS", "60");
     process::run(nextest.env(skips::FOLDER_VARIABLE, folder))
 }
 

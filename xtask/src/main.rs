@@ -11,6 +11,7 @@ mod layers;
 mod process;
 mod setup;
 mod skips;
+mod soak;
 mod tidy;
 mod workspace;
 
@@ -24,6 +25,7 @@ enum Task {
     Bench(bench::Args),
     Ci(ci::Args),
     Setup(setup::Args),
+    Soak(soak::Args),
     Layers(layers::Args),
     Tidy(tidy::Args),
 }
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
         Task::Setup(args) => setup::run(&args),
+        Task::Soak(args) => soak::run(&args),
         Task::Layers(args) => layers::run(&args),
         Task::Tidy(args) => tidy::run(&args),
     };

@@ -16,6 +16,11 @@ use budget::Rule;
 use measure::Contestant;
 use std::path::Path;
 
+/// Builds the release program, for tasks that run it many times.
+pub(crate) fn programs() -> Result<std::path::PathBuf> {
+    Ok(build::programs()?.atoll)
+}
+
 /// Measure the budgets
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
