@@ -2,20 +2,22 @@
 
 use super::masker::{self, Mask};
 use super::supervisor;
+use crate::policy::ignore::IgnoreSet;
 use atoll_guest::init::{self, TerminalSpec};
 use atoll_guest::message::{Failure, FailureKind, Message};
 use atoll_guest::workload::{Slave, Workload, now_us};
 use atoll_jail::apply;
 use atoll_jail::confine::{Confinement, Walls};
 use atoll_jail::enter::Newborn;
-use atoll_jail::judge::{Condition, Config, Pattern, TRAPS};
+use atoll_jail::judge::{Condition, Config, Hidden, Pattern, TRAPS};
 use atoll_jail::plan::Step;
 use atoll_jail::seccomp::{Options, Trap};
 use atoll_jail::spec::User;
 use atoll_sys::process::{self, SignalSet};
 use std::error::Error;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// All that PID 1 needs, planned before it exists.
 pub(super) struct Inside {
@@ -39,6 +41,8 @@ pub(super) struct LiveRules {
     pub(super) tool_names: Vec<Pattern>,
     pub(super) allow: Vec<Pattern>,
     pub(super) deny: Vec<Pattern>,
+    /// In strict mode: what may not be read whatever the host puts there.
+    pub(super) hidden: Option<Arc<IgnoreSet>>,
 }
 
 /// Becomes PID 1.
@@ -60,7 +64,7 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
         let errno = error.source.raw_os_error().unwrap_or(0);
         init::fail(&control, failure(error.call, &error, errno));
     }
-    let traps = if inside.rules.is_some() { live_traps() } else { Vec::new() };
+    let traps = inside.rules.as_ref().map(LiveRules::traps).unwrap_or_default();
     let options = Options {
         ptrace: inside.confinement.ptrace,
         nested_userns: inside.confinement.nested_userns,
@@ -92,21 +96,22 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
     init::run(&control, inside.terminal.as_ref(), &mut start)
 }
 
-/// The judge's calls as the filter wants them.
-fn live_traps() -> Vec<Trap> {
-    TRAPS
-        .iter()
-        .map(|trap| Trap {
-            number: u32::try_from(trap.number).unwrap_or(u32::MAX),
-            when: match trap.condition {
-                Condition::Always => None,
-                Condition::AnyBit { argument, mask } => Some((u32::from(argument), mask)),
-            },
-        })
-        .collect()
-}
-
 impl LiveRules {
+    /// The judge's calls as the filter wants them.
+    fn traps(&self) -> Vec<Trap> {
+        TRAPS
+            .iter()
+            .map(|trap| if self.hidden.is_some() { trap.strict() } else { *trap })
+            .map(|trap| Trap {
+                number: u32::try_from(trap.number).unwrap_or(u32::MAX),
+                when: match trap.condition {
+                    Condition::Always => None,
+                    Condition::AnyBit { argument, mask } => Some((u32::from(argument), mask)),
+                },
+            })
+            .collect()
+    }
+
     fn config(&self, umask: u32) -> Config {
         Config {
             root: self.root.clone(),
@@ -116,7 +121,15 @@ impl LiveRules {
             allow: self.allow.clone(),
             deny: self.deny.clone(),
             umask,
-            hidden: None,
+            hidden: self.hidden.clone().map(|set| {
+                let root = self.root.clone();
+                Box::new(move |path: &Path, is_dir: bool| {
+                    path != root
+                        && path
+                            .strip_prefix(&root)
+                            .is_ok_and(|path| set.is_hidden(path, is_dir).is_some())
+                }) as Box<dyn Hidden>
+            }),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `atoll run` from outside, by root and by an ordinary user.
 
 mod basics;
+mod hidden;
 mod masks;
 
 use atoll_testkit::run::{Project, User};
