@@ -34,6 +34,7 @@ pub(super) fn suite(programs: &Programs, scratch: &Path) -> Result<Suite> {
     let contestants = vec![
         scene.contestant("true", &[], &[TRUE]),
         scene.contestant("floor", &scene.floor(), &[TRUE]),
+        scene.contestant("floor layer", &scene.layered_floor(), &[TRUE]),
         scene.contestant("atoll none", &scene.atoll("none"), &[TRUE]),
         scene.contestant("atoll live", &scene.atoll("live"), &[TRUE]),
         scene.contestant("atoll review", &scene.atoll("review"), &[TRUE]),
@@ -42,7 +43,7 @@ pub(super) fn suite(programs: &Programs, scratch: &Path) -> Result<Suite> {
     let mut rules = vec![
         compare("run-none-floor", "atoll none", "floor", 1.2),
         compare("run-live-floor", "atoll live", "floor", 1.2),
-        compare("run-review-floor", "atoll review", "floor", 1.4),
+        compare("run-review-floor", "atoll review", "floor layer", 1.4),
         compare("run-none-bubblewrap", "atoll none", "bubblewrap", 0.8),
         compare("run-live-bubblewrap", "atoll live", "bubblewrap", 0.8),
     ];
@@ -89,6 +90,16 @@ impl Scene {
 
     fn floor(&self) -> Vec<OsString> {
         vec![self.floor.clone().into()]
+    }
+
+    /// The floor with the project under a layer, as a review has it. The layer is
+    /// new each time, named after the shell that becomes the floor.
+    fn layered_floor(&self) -> Vec<OsString> {
+        let script = "exec \"$0\" --layer \"$1/layer-$$\" \"$2\"";
+        let mut command: Vec<OsString> = ["/bin/sh", "-c", script].map(OsString::from).into();
+        command.push(self.floor.clone().into());
+        command.push(self.home.clone().into());
+        command
     }
 
     fn atoll(&self, workspace: &str) -> Vec<OsString> {
