@@ -7,11 +7,11 @@ use atoll_guest::init::{self, TerminalSpec};
 use atoll_guest::message::{Failure, FailureKind, Message};
 use atoll_guest::workload::{Slave, Workload, now_us};
 use atoll_jail::apply;
-use atoll_jail::confine::{Confinement, Walls};
+use atoll_jail::confine::{ConfineError, Confinement, Listening, Walls};
 use atoll_jail::enter::Newborn;
 use atoll_jail::judge::{Condition, Config, Hidden, Pattern, TRAPS};
 use atoll_jail::plan::Step;
-use atoll_jail::seccomp::{Options, Trap};
+use atoll_jail::seccomp::Trap;
 use atoll_jail::spec::User;
 use atoll_sys::process::{self, SignalSet};
 use std::error::Error;
@@ -65,15 +65,10 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
         init::fail(&control, failure(error.call, &error, errno));
     }
     let traps = inside.rules.as_ref().map(LiveRules::traps).unwrap_or_default();
-    let options = Options {
-        ptrace: inside.confinement.ptrace,
-        nested_userns: inside.confinement.nested_userns,
-        listener: true,
-        traps: &traps,
-    };
-    let walls = match Walls::prepare(&inside.confinement, &options) {
+    let listening = if inside.rules.is_some() { Listening::Needed } else { Listening::Wanted };
+    let walls = match Walls::prepare(&inside.confinement, &traps, listening) {
         Ok(walls) => walls,
-        Err(error) => init::fail(&control, failure("landlock", &error, 0)),
+        Err(error) => init::fail(&control, not_confined(&error)),
     };
     if let Err(failure) = masker::start(&inside.masks) {
         init::fail(&control, failure);
@@ -132,6 +127,12 @@ impl LiveRules {
             }),
         }
     }
+}
+
+/// A wall that could not be raised.
+pub(super) fn not_confined(error: &ConfineError) -> Failure {
+    let (step, errno) = error.step();
+    failure(step, error, errno)
 }
 
 /// An error with its causes on one line.
