@@ -12,4 +12,5 @@ pub mod overlay;
 pub mod plan;
 pub mod seccomp;
 pub mod spec;
+pub mod tell;
 pub mod tree;

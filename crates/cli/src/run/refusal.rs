@@ -87,12 +87,12 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     pub(super) fn read(records: &[Vec<u8>]) -> Self {
-        let mut counts: BTreeMap<(String, Option<String>, Option<String>), usize> = BTreeMap::new();
+        let mut counts: BTreeMap<Key, usize> = BTreeMap::new();
         let mut all = Self::default();
         for record in records {
             match serde_json::from_slice(record) {
                 Ok(Record::Refused(refusal)) => {
-                    let key = (refusal.rule.clone(), refusal.path.clone(), refusal.detail.clone());
+                    let key = refusal.key();
                     match counts.get(&key) {
                         Some(at) => all.refused[*at].1 += 1,
                         None => {
@@ -134,12 +134,20 @@ impl Refusals {
     }
 }
 
+/// What makes two refusals one: rule, operation, path and detail.
+type Key = (String, String, Option<String>, Option<String>);
+
 impl Refusal {
+    fn key(&self) -> Key {
+        let Self { rule, operation, path, detail, .. } = self.clone();
+        (rule, operation, path, detail)
+    }
+
     fn line(&self, more: usize) -> String {
         let what = match (&self.path, &self.detail) {
             (Some(path), Some(detail)) => format!("{} {path} ({detail})", self.operation),
             (Some(path), None) => format!("{} {path}", self.operation),
-            (None, Some(detail)) => format!("{} ({detail})", self.operation),
+            (None, Some(detail)) => format!("{} {detail}", self.operation),
             (None, None) => self.operation.clone(),
         };
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -158,7 +166,6 @@ impl Refusal {
             "kernel.namespaces" => "for programs with a sandbox of their own the user runs with \
                  --allow nested-userns"
                 .to_owned(),
-            "hidden" => "the user hides it; `atoll policy explain PATH` names the rule".to_owned(),
             "kernel.mounts" => "mounts need another kind of sandbox".to_owned(),
             "network.none" => {
                 "there is no network; what is needed must be installed or in the project".to_owned()
@@ -172,7 +179,7 @@ impl Refusal {
 }
 
 /// Control characters would let a path write to the reader's terminal.
-pub(super) fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
             if c.is_control() { c.escape_default().collect::<String>() } else { c.to_string() }

@@ -17,6 +17,8 @@ pub enum Class {
     Supervisor,
     /// A system call that the filter refuses.
     Kernel,
+    /// A connection out of the sandbox.
+    Network,
 }
 
 /// The rules, each with a code that does not change.

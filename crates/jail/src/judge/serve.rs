@@ -18,6 +18,8 @@ use super::open::Waiting;
 use super::rules::{Config, Rules};
 use super::state::{Answer, Case, State, Umask};
 use crate::seccomp;
+use crate::tell::Connections;
+use atoll_sys::procmem;
 
 /// How often an open that would block is tried again.
 const RETRY: Duration = Duration::from_millis(5);
@@ -66,6 +68,7 @@ pub enum Ended {
 pub struct Judge {
     footing: Footing,
     state: State,
+    connections: Connections,
 }
 
 struct Pending {
@@ -101,7 +104,8 @@ impl Judge {
         }
         let umask = Umask { start: umask, is_changed: false, own: None };
         let state = State { rules, ledger, hidden, umask, pointers: Vec::new() };
-        Ok(Self { footing: Footing::new()?, state })
+        let connections = Connections::default();
+        Ok(Self { footing: Footing::new()?, state, connections })
     }
 
     /// Takes the judge's place: the working directory and file mode mask of this
@@ -238,6 +242,10 @@ impl Judge {
             let _gone = listener.reply(notification.id, Reply::Error(libc::EPERM));
             return Ok(None);
         };
+        if Connections::concerns(&notification) {
+            self.tell_connection(listener, &notification, thread, sink);
+            return Ok(None);
+        }
         // Where the judge answers a call, the table's rule for it is not in the filter.
         let by_table = u32::try_from(notification.number)
             .ok()
@@ -257,6 +265,28 @@ impl Judge {
             }
         };
         Ok(send(listener, &notification, thread, answer))
+    }
+
+    /// Tells of a connection that cannot come about; the kernel refuses it.
+    fn tell_connection(
+        &mut self,
+        listener: &mut Listener,
+        notification: &Notification,
+        thread: NonZeroU32,
+        sink: &mut dyn Sink,
+    ) {
+        let id = notification.id;
+        let caller = Caller { footing: &self.footing, listener, id, thread };
+        let read = |address: u64, buffer: &mut [u8]| {
+            caller.bytes(address, buffer.len()).is_ok_and(|bytes| {
+                buffer.copy_from_slice(&bytes);
+                caller.is_waiting()
+            })
+        };
+        if let Some(denial) = self.connections.denial(notification, read) {
+            sink.denied(denial);
+        }
+        let _gone = listener.reply(id, Reply::Continue);
     }
 
     /// Tries again what would block, and wakes callers that a signal waits for.
@@ -296,9 +326,10 @@ impl Judge {
 }
 
 /// Answers the calls that the filter's own table refuses, where no workspace is
-/// judged. Never blocks and looks at no memory, so PID 1 can hold it.
+/// judged, and tells of connections. Never blocks, so PID 1 can hold it.
 pub struct Refuser {
     listener: Listener,
+    connections: Connections,
 }
 
 impl Refuser {
@@ -306,7 +337,7 @@ impl Refuser {
     ///
     /// If the descriptor is not a listener.
     pub fn new(listener: OwnedFd) -> std::io::Result<Self> {
-        Ok(Self { listener: Listener::new(listener)? })
+        Ok(Self { listener: Listener::new(listener)?, connections: Connections::default() })
     }
 
     /// Answers what is waiting. Says whether anybody is left to ask.
@@ -320,8 +351,25 @@ impl Refuser {
             }
             // The caller may be gone by now.
             let Ok(notification) = self.listener.receive() else { continue };
-            let errno = refuse(&notification, sink).raw_os_error();
-            let _gone = self.listener.reply(notification.id, Reply::Error(errno));
+            let reply = if Connections::concerns(&notification) {
+                self.tell_connection(&notification, sink);
+                Reply::Continue
+            } else {
+                Reply::Error(refuse(&notification, sink).raw_os_error())
+            };
+            let _gone = self.listener.reply(notification.id, reply);
+        }
+    }
+
+    fn tell_connection(&mut self, notification: &Notification, sink: &mut dyn Sink) {
+        let Some(thread) = NonZeroU32::new(notification.pid) else { return };
+        let listener = &self.listener;
+        let read = |address: u64, buffer: &mut [u8]| {
+            procmem::read_exact(thread, address, buffer).is_ok()
+                && listener.is_waiting(notification.id)
+        };
+        if let Some(denial) = self.connections.denial(notification, read) {
+            sink.denied(denial);
         }
     }
 }
