@@ -95,6 +95,8 @@ impl Builder<'_> {
                 attach(tree.as_fd(), at)
             }
             Step::MountProc { at } => mount_new("proc", &[], at, MountAttrFlags::empty()),
+            Step::ForbidUserNamespaces { proc } => forbid_user_namespaces(proc),
+            Step::Blank { at } => self.blank(at),
             Step::Cover { at } => cover(at),
             Step::MountPts { at } => {
                 let options = [("ptmxmode", "0666"), ("mode", "0620")];
@@ -198,6 +200,11 @@ impl Builder<'_> {
         let source = Path::new("dev").join(name);
         let tree = clone_tree(old_root.as_fd(), &source, false)?;
         attach(tree.as_fd(), at)
+    }
+
+    /// A file that this kernel lacks is left out.
+    fn blank(&self, at: &Path) -> Result<(), Failed> {
+        if is_absent(at)? { Ok(()) } else { self.device(at, "null") }
     }
 
     fn leave_old_root(&mut self) -> Result<(), Failed> {
@@ -344,12 +351,29 @@ fn mount_new(
     attach(mount.as_fd(), at)
 }
 
+/// Sets the limit of user namespaces below the sandbox's own, which only a holder
+/// of `CAP_SYS_RESOURCE` in it could raise again (namespaces(7),
+/// `/proc/sys/user`). The kernel sees the namespace of whoever opens the file.
+fn forbid_user_namespaces(proc: &Path) -> Result<(), Failed> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let path = proc.join("sys/user/max_user_namespaces");
+    let file = rustix::fs::open(path, flags, Mode::empty()).at("open(max_user_namespaces)")?;
+    rustix::io::write(&file, b"0").at("write(max_user_namespaces)")?;
+    Ok(())
+}
+
+fn is_absent(at: &Path) -> Result<bool, Failed> {
+    match rustix::fs::stat(at) {
+        Err(Errno::NOENT) => Ok(true),
+        result => result.at("stat").map(|_| false),
+    }
+}
+
 /// Makes a place of procfs read-only; one that this kernel lacks is left out.
 fn cover(at: &Path) -> Result<(), Failed> {
-    match rustix::fs::stat(at) {
-        Err(Errno::NOENT) => return Ok(()),
-        result => result.at("stat")?,
-    };
+    if is_absent(at)? {
+        return Ok(());
+    }
     let tree = clone_tree(rustix::fs::CWD, at, true)?;
     attributes::add_attributes(tree.as_fd(), attributes::READ_ONLY).at("mount_setattr")?;
     attach(tree.as_fd(), at)

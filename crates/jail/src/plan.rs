@@ -52,6 +52,15 @@ pub enum Step {
     MountProc {
         at: PathBuf,
     },
+    /// Lets nobody inside make a user namespace, whatever the filter says:
+    /// through the procfs that is mounted there.
+    ForbidUserNamespaces {
+        proc: PathBuf,
+    },
+    /// Lets a file of procfs read as empty.
+    Blank {
+        at: PathBuf,
+    },
     /// Makes a place below procfs read-only.
     Cover {
         at: PathBuf,
@@ -106,6 +115,10 @@ const ROOT_WRITABLE: [&str; 10] = [
     "latency_stats",
     "timer_list",
 ];
+
+/// What procfs shows of the user's keyrings outside, which are none of the
+/// workload's business: keys(7) lists names to whoever has the same uid.
+const KEYRINGS: [&str; 2] = ["keys", "key-users"];
 
 /// Plans the view of `spec`: parents before children, the order of the steps is
 /// the order of the kernel's calls.
@@ -217,9 +230,13 @@ fn place(entry: &Entry, overlays: &mut usize, steps: &mut Vec<Step>) {
                 _ => Step::Bind { at: at.clone(), source: source.clone(), access: *access },
             });
         }
-        What::Proc { cover_root_writable } => {
+        What::Proc { cover_root_writable, nested_userns } => {
             steps.push(directory(0o555));
             steps.push(Step::MountProc { at: at.clone() });
+            if !nested_userns {
+                steps.push(Step::ForbidUserNamespaces { proc: at.clone() });
+            }
+            steps.extend(KEYRINGS.map(|name| Step::Blank { at: at.join(name) }));
             if *cover_root_writable {
                 steps.extend(ROOT_WRITABLE.map(|name| Step::Cover { at: at.join(name) }));
             }
@@ -294,6 +311,10 @@ impl fmt::Display for Step {
             }
             Self::KeepWritable { at } => write!(f, "keep {at:?} writable"),
             Self::MountProc { at } => write!(f, "mount proc at {at:?}"),
+            Self::ForbidUserNamespaces { proc } => {
+                write!(f, "forbid user namespaces through {proc:?}")
+            }
+            Self::Blank { at } => write!(f, "blank {at:?}"),
             Self::Cover { at } => write!(f, "cover {at:?}"),
             Self::MountPts { at } => write!(f, "mount devpts at {at:?}"),
             Self::Device { at, name } => write!(f, "bind device {name} at {at:?}"),

@@ -68,7 +68,9 @@ fn an_overlay_is_mounted_while_the_host_is_there_and_bound_later() {
 
 #[test]
 fn devices_are_few_and_procfs_is_covered_only_for_root() {
-    let proc = |cover_root_writable| Entry::new("/proc", What::Proc { cover_root_writable });
+    let proc = |cover_root_writable| {
+        Entry::new("/proc", What::Proc { cover_root_writable, nested_userns: false })
+    };
     let view = vec![Entry::new("/dev", What::Devices), proc(false)];
     let text = lines(view);
     for name in DEVICES {
@@ -76,6 +78,21 @@ fn devices_are_few_and_procfs_is_covered_only_for_root() {
     }
     assert!(!text.contains("cover"));
     assert!(lines(vec![proc(true)]).contains("cover \"/proc/sys\""));
+}
+
+#[test]
+fn user_namespaces_are_forbidden_before_anything_of_procfs_is_covered() {
+    let steps = |nested_userns| {
+        let what = What::Proc { cover_root_writable: true, nested_userns };
+        lines(vec![Entry::new("/proc", what)])
+    };
+    let forbid = "forbid user namespaces through \"/proc\"";
+    let text = steps(false);
+    let place = |of: &str| text.find(of).unwrap_or_else(|| panic!("no {of} in {text}"));
+    assert!(place("mount proc") < place(forbid));
+    assert!(place(forbid) < place("cover \"/proc/sys\""));
+    assert!(text.contains("blank \"/proc/keys\""));
+    assert!(!steps(true).contains(forbid));
 }
 
 #[test]

@@ -45,9 +45,11 @@ pub enum What {
     Link { to: PathBuf },
     /// A directory or file of the host.
     Bind { source: Source, kind: Kind, access: Access },
-    /// A new procfs. Where the workload's outside uid is root, the parts that
-    /// root may write without capabilities are covered.
-    Proc { cover_root_writable: bool },
+    /// A new procfs. Where the workload is root inside, the parts that root may
+    /// write without capabilities are covered: the machine's, if it is root
+    /// outside too, and the settings of its own namespaces in any case. `nested_userns` is said
+    /// here because the limit of user namespaces is set through it.
+    Proc { cover_root_writable: bool, nested_userns: bool },
     /// The minimal `/dev`.
     Devices,
     /// Hides what a bound tree has here behind something empty that nobody may

@@ -85,7 +85,11 @@ pub(crate) fn build(given: &Given<'_>) -> View {
     let user = given.identity.user;
     let mut view = host::system();
     view.push(system_at("/etc", given.etc));
-    view.push(Entry::new("/proc", What::Proc { cover_root_writable: user.outside_uid == 0 }));
+    let proc = What::Proc {
+        cover_root_writable: user.inside_uid == 0,
+        nested_userns: given.policy.kernel.nested_userns.value,
+    };
+    view.push(Entry::new("/proc", proc));
     let cache = given.cache.map(|cache| (cache.path.as_path(), cache.identity));
     view.extend(host::home(given.home, cache));
     let mut writable = vec![
