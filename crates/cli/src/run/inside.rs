@@ -2,22 +2,21 @@
 
 use super::masker::{self, Mask};
 use super::supervisor;
-use crate::policy::ignore::IgnoreSet;
 use atoll_guest::init::{self, TerminalSpec};
 use atoll_guest::message::{Failure, FailureKind, Message};
 use atoll_guest::workload::{Slave, Workload, now_us};
 use atoll_jail::apply;
-use atoll_jail::confine::{ConfineError, Confinement, Listening, Walls};
+use atoll_jail::confine::{ConfineError, Confinement, Walls};
 use atoll_jail::enter::Newborn;
-use atoll_jail::judge::{Condition, Config, Hidden, Pattern, TRAPS};
+use atoll_jail::judge::{Condition, Config, Pattern, TRAPS};
 use atoll_jail::plan::Step;
-use atoll_jail::seccomp::Trap;
+use atoll_jail::seccomp::{Options, Trap};
 use atoll_jail::spec::User;
+use atoll_jail::tell;
 use atoll_sys::process::{self, SignalSet};
 use std::error::Error;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 /// All that PID 1 needs, planned before it exists.
 pub(super) struct Inside {
@@ -41,8 +40,6 @@ pub(super) struct LiveRules {
     pub(super) tool_names: Vec<Pattern>,
     pub(super) allow: Vec<Pattern>,
     pub(super) deny: Vec<Pattern>,
-    /// In strict mode: what may not be read whatever the host puts there.
-    pub(super) hidden: Option<Arc<IgnoreSet>>,
 }
 
 /// Becomes PID 1.
@@ -62,13 +59,26 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
     let control = admitted.control;
     if let Err(error) = applied {
         let errno = error.source.raw_os_error().unwrap_or(0);
-        init::fail(&control, failure(error.call, &error, errno));
+        // What went wrong with a whole file system says more than the call does.
+        let step = match inside.steps.get(error.index) {
+            Some(Step::MountProc { .. }) => "mount_proc",
+            Some(Step::MountOverlay { .. }) => "overlay",
+            _ => error.call,
+        };
+        init::fail(&control, failure(step, &error, errno));
     }
-    let traps = inside.rules.as_ref().map(LiveRules::traps).unwrap_or_default();
-    let listening = if inside.rules.is_some() { Listening::Needed } else { Listening::Wanted };
-    let walls = match Walls::prepare(&inside.confinement, &traps, listening) {
+    let mut traps = if inside.rules.is_some() { live_traps() } else { Vec::new() };
+    // There is no network yet but loopback, so what leaves it is worth a word.
+    traps.push(tell::CONNECT);
+    let options = Options {
+        ptrace: inside.confinement.ptrace,
+        nested_userns: inside.confinement.nested_userns,
+        listener: true,
+        traps: &traps,
+    };
+    let walls = match Walls::prepare(&inside.confinement, &options) {
         Ok(walls) => walls,
-        Err(error) => init::fail(&control, not_confined(&error)),
+        Err(error) => init::fail(&control, unconfined(&error)),
     };
     if let Err(failure) = masker::start(&inside.masks) {
         init::fail(&control, failure);
@@ -91,22 +101,21 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
     init::run(&control, inside.terminal.as_ref(), &mut start)
 }
 
-impl LiveRules {
-    /// The judge's calls as the filter wants them.
-    fn traps(&self) -> Vec<Trap> {
-        TRAPS
-            .iter()
-            .map(|trap| if self.hidden.is_some() { trap.strict() } else { *trap })
-            .map(|trap| Trap {
-                number: u32::try_from(trap.number).unwrap_or(u32::MAX),
-                when: match trap.condition {
-                    Condition::Always => None,
-                    Condition::AnyBit { argument, mask } => Some((u32::from(argument), mask)),
-                },
-            })
-            .collect()
-    }
+/// The judge's calls as the filter wants them.
+fn live_traps() -> Vec<Trap> {
+    TRAPS
+        .iter()
+        .map(|trap| Trap {
+            number: u32::try_from(trap.number).unwrap_or(u32::MAX),
+            when: match trap.condition {
+                Condition::Always => None,
+                Condition::AnyBit { argument, mask } => Some((u32::from(argument), mask)),
+            },
+        })
+        .collect()
+}
 
+impl LiveRules {
     fn config(&self, umask: u32) -> Config {
         Config {
             root: self.root.clone(),
@@ -116,23 +125,15 @@ impl LiveRules {
             allow: self.allow.clone(),
             deny: self.deny.clone(),
             umask,
-            hidden: self.hidden.clone().map(|set| {
-                let root = self.root.clone();
-                Box::new(move |path: &Path, is_dir: bool| {
-                    path != root
-                        && path
-                            .strip_prefix(&root)
-                            .is_ok_and(|path| set.is_hidden(path, is_dir).is_some())
-                }) as Box<dyn Hidden>
-            }),
+            hidden: None,
         }
     }
 }
 
 /// A wall that could not be raised.
-pub(super) fn not_confined(error: &ConfineError) -> Failure {
+pub(super) fn unconfined(error: &ConfineError) -> Failure {
     let (step, errno) = error.step();
-    failure(step, error, errno)
+    failure(step, error, errno.unwrap_or(0))
 }
 
 /// An error with its causes on one line.

@@ -4,7 +4,7 @@
 //! [`command`] what it is started with, [`view`] what it sees; [`prepare`] puts
 //! these together before anything is made, [`launch`] makes the jail and
 //! [`inside`] is the half of it that runs as PID 1. [`control`] talks with that
-//! half, [`report`] says how it went and [`notes`] what the command did not get.
+//! half, [`report`] says how it went and [`unmade`] why it could not begin.
 
 mod cache;
 mod caller;
@@ -15,7 +15,6 @@ mod hints;
 mod inside;
 mod launch;
 mod masker;
-mod notes;
 mod prepare;
 mod protect;
 mod refusal;
@@ -23,6 +22,7 @@ mod report;
 mod repository;
 mod review;
 mod supervisor;
+mod unmade;
 mod view;
 
 pub(crate) use launch::{Request, run};

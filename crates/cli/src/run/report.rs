@@ -2,15 +2,15 @@
 
 use super::control::Told;
 use super::hints;
-use super::notes::{self, Notes};
 use super::refusal::Refusals;
 use super::review::Reviewed;
+use super::unmade::explained;
 use crate::error::{CliError, EXIT_OURS};
 use crate::supervise::{End, Lost, Outcome};
 use atoll_guest::message::FailureKind;
 use atoll_jail::cgroup::Unenforced;
 use serde::Serialize;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// A limit that the policy can set.
@@ -60,8 +60,8 @@ pub(crate) struct Report {
     /// What a review session came to.
     pub(crate) reviewed: Option<Reviewed>,
     failure: Option<atoll_guest::message::Failure>,
-    notes: Notes,
-    warnings: Vec<String>,
+    dropped_variables: Vec<String>,
+    hidden_path: Vec<String>,
 }
 
 impl Report {
@@ -94,8 +94,8 @@ impl Report {
             refusals: Refusals::read(&told.refused),
             reviewed: None,
             failure: told.failure,
-            notes: Notes::default(),
-            warnings: Vec::new(),
+            dropped_variables: Vec::new(),
+            hidden_path: Vec::new(),
         }
     }
 
@@ -107,9 +107,10 @@ impl Report {
         self.refusals.refused.extend(hints::guess(command).map(|refusal| (refusal, 1)));
     }
 
-    pub(super) fn outside(&mut self, notes: Notes, warnings: Vec<String>) {
-        self.notes = notes;
-        self.warnings = warnings;
+    pub(super) fn environment(&mut self, dropped: Vec<OsString>, hidden: Vec<PathBuf>) {
+        let text = |name: OsString| name.to_string_lossy().into_owned();
+        self.dropped_variables = dropped.into_iter().map(text).collect();
+        self.hidden_path = hidden.into_iter().map(|path| text(path.into())).collect();
     }
 
     /// The exit status that stands for this end: the command's own, 124 after a
@@ -130,9 +131,7 @@ impl Report {
         if let Some(failure) = &self.failure {
             let error = CliError::new(failure.text.clone()).exit_with(self.exit_status());
             return Some(match failure.kind {
-                FailureKind::Jail => {
-                    error.hint("`atoll doctor` says what this machine lacks and how to fix it")
-                }
+                FailureKind::Jail => explained(error, &failure.step, failure.errno),
                 FailureKind::NotFound => error.hint(
                     "inside, only what is installed on the system, the project and toolchains \
                      under HOME are found; `--read PATH` shows more",
@@ -155,7 +154,6 @@ impl Report {
     /// The lines for people and agents, each with its cause and what would help.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = self.refusals.lines();
-        lines.extend(self.hidden_line());
         for hit in &self.limits {
             lines.push(match hit.limit {
                 Limit::Memory => "atoll: out of memory: the kernel killed a process at the \
@@ -183,20 +181,6 @@ impl Report {
             lines.push(format!("atoll: {missing}"));
         }
         lines
-    }
-
-    /// Masks and whiteouts tell nobody who has met them. So when a command fails
-    /// where something is hidden, that may be why, if nothing else is told.
-    fn hidden_line(&self) -> Option<String> {
-        let has_failed = self.failure.is_none()
-            && matches!(self.outcome.end, End::Exited(status) if status != 0);
-        let is_told = !self.refusals.refused.is_empty();
-        (has_failed && !is_told && !self.notes.hidden.is_empty()).then(|| {
-            format!(
-                "atoll: hidden in this project, which may be why it failed: {}",
-                notes::listed(&self.notes.hidden)
-            )
-        })
     }
 
     /// The one JSON object.
@@ -239,21 +223,12 @@ impl Report {
             "session": self.reviewed.as_ref().and_then(|reviewed| reviewed.session.clone()),
             "changed_files": changed,
             "environment": {
-                "dropped": texts(&self.notes.variables),
-                "hidden_path": texts(&self.notes.path),
+                "dropped": self.dropped_variables,
+                "hidden_path": self.hidden_path,
             },
-            "hidden": self.notes.hidden.iter().take(HIDDEN_MAX).collect::<Vec<_>>(),
-            "warnings": self.warnings,
         });
         value.to_string()
     }
-}
-
-/// Hidden paths that the JSON lists at most.
-const HIDDEN_MAX: usize = 100;
-
-fn texts(names: &[impl AsRef<OsStr>]) -> Vec<String> {
-    names.iter().map(|name| name.as_ref().to_string_lossy().into_owned()).collect()
 }
 
 /// "1 path", "2 paths".

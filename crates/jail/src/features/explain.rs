@@ -24,8 +24,8 @@ impl Fix {
 
 /// Explains why `step` failed with `errno`; `None` where that tells nothing.
 ///
-/// Steps are those of the jail's errors and of the probes: `clone`, `uid_map`,
-/// `setuid`, the mount calls by their names (`fsopen`, `fsmount`, `open_tree`,
+/// Steps are those of the jail's errors and of the probes: `clone`, `unshare`,
+/// `uid_map`, `setuid`, `lo`, the mount calls by their names (`fsopen`, `fsmount`, `open_tree`,
 /// `move_mount`, `mount_setattr`, `pivot_root`, ...), `mount_proc`, `overlay`,
 /// `idmap`, `loopback`, `landlock`, `seccomp`, `notify`, `nf_tables`, `tun`,
 /// `open /dev/kvm`, `kvm`, and single calls such as `clone3`.
@@ -35,8 +35,10 @@ pub fn explain(step: &str, errno: i32, facts: &Facts) -> Option<Fix> {
     let errno = Errno::from_raw_os_error(errno);
     let is_refused = errno == Errno::PERM || errno == Errno::ACCESS;
     match step {
-        "clone" => clone(errno, facts),
-        "uid_map" | "gid_map" | "setgroups" | "setuid" | "loopback" if is_refused => refused(facts),
+        "clone" | "unshare" => clone(errno, facts),
+        "uid_map" | "gid_map" | "setgroups" | "setuid" | "loopback" | "lo" if is_refused => {
+            refused(facts)
+        }
         "mount_proc" if is_refused => proc(facts),
         "fsopen" | "fsconfig" | "fsmount" | "move_mount" | "open_tree" | "mount_setattr"
         | "pivot_root" | "mount" | "umount2" | "mkdir"
