@@ -2,13 +2,11 @@
 
 use super::caller::Caller;
 use super::inside::Inside;
-use super::notes::{self, Notes};
 use super::view::{self, HandedTree};
 use super::{cache, command, environment, protect, repository, review};
 use crate::env;
 use crate::error::CliError;
 use crate::policy::load::Loaded;
-use crate::policy::show;
 use crate::supervise::{Restore, Stdio, Stream};
 use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_guest::init::TerminalSpec;
@@ -31,11 +29,10 @@ pub(super) struct Prepared {
     pub(super) late: Vec<HandedTree>,
     /// The review session, where the project is under review.
     pub(super) session: Option<Session>,
-    pub(super) notes: Notes,
-    /// What is odd about the policy and what it hides.
-    pub(super) warnings: Vec<String>,
-    /// The file that remembers that the notes were told.
-    pub(super) told: PathBuf,
+    /// Names of the caller's variables that stay outside.
+    pub(super) dropped_variables: Vec<OsString>,
+    /// Entries of the caller's PATH that are not visible inside.
+    pub(super) hidden_path: Vec<PathBuf>,
 }
 
 /// Plans the run of `words` under the policy.
@@ -64,7 +61,7 @@ pub(super) fn prepare(
     let owner = (identity.user.outside_uid, identity.user.outside_gid);
     let cache = cache::open(&cache_home.join("projects"), &project.root, owner)
         .map_err(|error| in_cache("the project's cache cannot be opened", &cache_home, error))?;
-    let (ignore, hidden) = loaded
+    let (_, hidden) = loaded
         .scan_hidden()
         .map_err(|error| CliError::new("the hidden files are not known").because(error))?;
     let session = match policy.workspace.mode.value {
@@ -105,13 +102,16 @@ pub(super) fn prepare(
         &|path| view::shows(&view.spec, path),
     );
     let workload = workload(words, &environment, directory, policy, stdio, restore)?;
+    if caller.uid == 0 {
+        give_pipes(&workload.standard, owner);
+    }
     let masks = view.spec.view.iter().filter_map(|entry| match entry.what {
         What::Mask { kind } => Some((entry.at.clone(), kind)),
         _ => None,
     });
     let masks = masks.collect();
     let rules = (policy.workspace.mode.value == WorkspaceMode::Live)
-        .then(|| protect::rules(policy, &project, ignore))
+        .then(|| protect::rules(policy, &project))
         .transpose()?;
     let steps = atoll_jail::plan::plan(&view.spec)
         .map_err(|error| CliError::new("the sandbox cannot be planned").because(error))?;
@@ -133,13 +133,8 @@ pub(super) fn prepare(
         handed: view.handed,
         late: view.late,
         session,
-        notes: Notes {
-            variables: environment.dropped,
-            path: environment.hidden_path,
-            hidden: notes::hidden_paths(&hidden),
-        },
-        warnings: show::warnings(loaded, &hidden),
-        told: cache.path.with_extension("told"),
+        dropped_variables: environment.dropped,
+        hidden_path: environment.hidden_path,
     })
 }
 
@@ -204,6 +199,29 @@ fn standard(stdio: &Stdio) -> Result<[Standard; 3], CliError> {
         };
     }
     Ok(standard)
+}
+
+/// `PIPEFS_MAGIC`, linux/magic.h: a pipe without a name.
+const PIPE_MAGIC: u64 = 0x5049_5045;
+
+/// Gives root's pipes to the workload's user, who else could use them but not
+/// open them by a name such as `/dev/stdout`. Root loses nothing by it.
+fn give_pipes(standard: &[Standard; 3], (uid, gid): (u32, u32)) {
+    let caller = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    for (standard, inherited) in standard.iter().zip(caller) {
+        let fd = match standard {
+            Standard::Inherit => inherited,
+            Standard::Descriptor(fd) => fd.as_fd(),
+            Standard::Terminal | Standard::Closed => continue,
+        };
+        let is_pipe = rustix::fs::fstatfs(fd)
+            .is_ok_and(|found| u64::try_from(found.f_type) == Ok(PIPE_MAGIC));
+        if is_pipe {
+            let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+            // Where it fails the command still has its descriptors.
+            rustix::fs::fchown(fd, Some(uid), Some(gid)).ok();
+        }
+    }
 }
 
 /// Resource limits that need no control group.
