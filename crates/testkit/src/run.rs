@@ -169,6 +169,12 @@ impl Project {
         command
     }
 
+    /// The program's own path, where the user can run it.
+    #[must_use]
+    pub fn program(&self) -> &Path {
+        &self.atoll
+    }
+
     /// `atoll run FLAGS -- sh -c SCRIPT`.
     ///
     /// # Panics

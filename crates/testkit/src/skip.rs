@@ -18,3 +18,18 @@ pub fn skip(name: &str, reason: &str) {
         .and_then(|()| std::fs::write(folder.join(name).with_extension("txt"), line));
     assert!(written.is_ok(), "cannot note the skip in {}: {written:?}", folder.display());
 }
+
+/// Says whether `program` is here, and skips `test` if not.
+///
+/// # Panics
+///
+/// As [`skip`].
+#[must_use]
+pub fn is_installed(program: &str, test: &str) -> bool {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).exists()));
+    if !found {
+        skip(test, &format!("{program} is not installed"));
+    }
+    found
+}

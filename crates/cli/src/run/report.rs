@@ -13,6 +13,9 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// By which the filter ends a process.
+const SIGSYS: u8 = 31;
+
 /// A limit that the policy can set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -154,6 +157,13 @@ impl Report {
     /// The lines for people and agents, each with its cause and what would help.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = self.refusals.lines();
+        if self.exit_status() == 128 + SIGSYS {
+            lines.push(
+                "atoll: ended by SIGSYS: a program made calls of another architecture; 32-bit \
+                 programs do not run here"
+                    .to_owned(),
+            );
+        }
         for hit in &self.limits {
             lines.push(match hit.limit {
                 Limit::Memory => "atoll: out of memory: the kernel killed a process at the \

@@ -1,10 +1,16 @@
 //! `atoll run` from outside, by root and by an ordinary user.
 
 mod basics;
-mod hidden;
+mod devices;
+mod kernel;
 mod masks;
+mod namespaces;
+mod network;
+mod probe;
+mod procfs;
 
 use atoll_testkit::run::{Project, User};
+use atoll_testkit::skip::is_installed;
 
 /// Runs `test` with an empty project for each user there can be.
 fn each(test: impl Fn(&Project)) {

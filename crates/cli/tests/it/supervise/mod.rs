@@ -8,6 +8,7 @@ mod shared;
 mod terminal;
 
 use atoll_testkit::pty::Pty;
+use atoll_testkit::skip::is_installed;
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -57,16 +58,6 @@ impl User {
         pty.expect("ready> ").unwrap();
         pty
     }
-}
-
-/// Says whether `program` is here, and skips `test` if not.
-fn is_installed(program: &str, test: &str) -> bool {
-    let found = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).exists()));
-    if !found {
-        atoll_testkit::skip::skip(test, &format!("{program} is not installed"));
-    }
-    found
 }
 
 fn launcher() -> PathBuf {

@@ -1,0 +1,66 @@
+//! New namespaces: refused by two walls, or let and still of no use against the
+//! sandbox.
+
+use super::each;
+use atoll_testkit::run::User;
+
+#[test]
+fn new_user_namespaces_are_refused_and_told() {
+    let script = "unshare -U true";
+    each(|project| {
+        assert_eq!(project.bare_sh(script).code(), Some(0));
+        let run = project.run_sh(&[], script);
+        assert_ne!(run.code(), Some(0));
+        assert!(run.stderr().contains("kernel.namespaces"), "{}", run.text());
+        assert!(run.stderr().contains("--allow nested-userns"), "{}", run.text());
+    });
+}
+
+/// Not the filter's doing: the limit is the user namespace's own.
+#[test]
+fn the_kernels_limit_forbids_them_too_and_cannot_be_raised() {
+    let limit = "/proc/sys/user/max_user_namespaces";
+    each(|project| {
+        let script = format!("cat {limit}; echo 100 > {limit} || cat {limit}");
+        let run = project.run_sh(&[], &script);
+        assert_eq!(run.stdout(), "0\n0\n", "{}", run.text());
+        assert_ne!(project.bare_sh(&format!("cat {limit}")).stdout(), "0\n");
+        // The control of the mechanism, in a namespace where no filter is.
+        let outside = |number: u32| {
+            let script = format!("echo {number} > {limit}; unshare -U true");
+            project.bare("unshare").args(["-Ur", "sh", "-c", &script]).status().unwrap().success()
+        };
+        assert!(!outside(0));
+        assert!(outside(10));
+    });
+}
+
+#[test]
+fn nested_ones_work_when_they_are_allowed_and_uncover_nothing() {
+    each(|project| {
+        project.write(".env", "SECRET=1");
+        project.write(".atollignore", ".env\n");
+        let attack = "
+            id -u
+            cat .env
+            umount -l .env
+            mount --bind . /tmp
+            mount -t tmpfs none /tmp
+            mount -t proc proc /proc
+            unshare -m umount -R .
+            cat .env";
+        // Root's project has the one id 0, and nobody who lacks CAP_SETFCAP may map
+        // that on (user_namespaces(7)); so there the ids stay unmapped.
+        let (how, id) = match project.user {
+            User::Root => ("-U", "65534\n"),
+            User::Ordinary => ("-Ur", "0\n"),
+        };
+        for mode in ["live", "review"] {
+            let mut run = project.atoll(&["run", "--workspace", mode, "--hide", ".env"]);
+            run.args(["--allow", "nested-userns", "--", "unshare", how, "sh", "-c", attack]);
+            let ran = atoll_testkit::run::Ran(run.output().unwrap());
+            assert_eq!(ran.stdout(), id, "{}", ran.text());
+        }
+        assert_eq!(project.bare_sh("unshare -Ur sh -c 'id -u; cat .env'").stdout(), "0\nSECRET=1");
+    });
+}
