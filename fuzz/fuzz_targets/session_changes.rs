@@ -46,6 +46,7 @@ fuzz_target!(|bytes: &[u8]| {
         format,
         masked,
         started: None,
+        stand_in: None,
         baseline: Default::default(),
         is_running: false,
     };

@@ -37,8 +37,13 @@ const EXAMPLES: &[(&str, &str, Option<&str>)] = &[
     ("root.image", "\"/srv/images/debian\"", Some("image")),
 ];
 
-/// What decides where a call is refused by its arguments.
+/// What decides where a call is refused by its arguments, by the call's name or
+/// its rule.
 const BY_ARGUMENTS: &[(&str, &str)] = &[
+    (
+        "kernel.set-id",
+        "`EPERM` with the set-user-ID bit; for a new file, with the set-group-ID bit too",
+    ),
     ("clone", "`EPERM` with a flag for a new namespace"),
     (
         "ioctl",
@@ -207,8 +212,9 @@ fn seccomp_page_lists_every_refused_call() {
         let answer = match refused.errno() {
             Some(errno) => code(errno_name(errno)),
             None => {
-                let note = BY_ARGUMENTS.iter().find(|(name, _)| *name == refused.name);
-                note.unwrap_or_else(|| panic!("{} has no words", refused.name)).1.to_owned()
+                let own = [refused.name, refused.why.code()];
+                let words = BY_ARGUMENTS.iter().find(|(name, _)| own.contains(name));
+                words.unwrap_or_else(|| panic!("{} has no words", refused.name)).1.to_owned()
             }
         };
         let answers = rules.entry(refused.why.code()).or_default();
@@ -239,7 +245,7 @@ fn errno_name(errno: i32) -> &'static str {
     }
 }
 
-/// The codes stand in one `match` in the judge, and nowhere else.
+/// The judge's codes stand in one `match`, the guesses' in one table.
 #[test]
 fn every_rule_of_the_judge_is_explained() {
     let source = include_str!("../../jail/src/judge/denial.rs");
@@ -249,8 +255,13 @@ fn every_rule_of_the_judge_is_explained() {
         .map(|(_, code)| code.trim_end_matches("\","))
         .collect();
     assert!(codes.len() >= 15 && codes.contains(&"git-hooks"), "{codes:?}");
+    let guesses = include_str!("run/hints.rs").lines();
+    let guesses = guesses.filter_map(|line| line.trim().strip_prefix("rule: \"system."));
+    let guesses: Vec<String> =
+        guesses.map(|rest| format!("system.{}", rest.trim_end_matches("\","))).collect();
+    assert!(guesses.len() >= 6, "{guesses:?}");
     let text = std::fs::read_to_string(page("denials.md")).unwrap();
-    for code in codes {
+    for code in codes.into_iter().chain(guesses.iter().map(String::as_str)) {
         assert!(text.contains(&format!("| `{code}` | ")), "{code} is not explained");
     }
 }
