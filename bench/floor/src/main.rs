@@ -1,7 +1,7 @@
 //! The floor: the cheapest way to make Atoll's jail by hand, as a yardstick.
 //!
 //! `floor COMMAND [ARG]...` runs one command in the working directory and gives
-//! its exit status. It makes the same namespaces, view and restrictions as
+//! its exit status; with `--layer DIRECTORY` writes go there instead. It makes the same namespaces, view and restrictions as
 //! `atoll run` and nothing else: no policy, no limits, no supervision, no
 //! explanations. What `atoll run` takes beyond it is the price of those.
 
@@ -20,6 +20,7 @@ use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use view::View;
 
@@ -30,10 +31,11 @@ const EXIT_OURS: u8 = 125;
 const ENVIRONMENT: &[&str] = &["HOME", "LANG", "PATH", "TERM"];
 
 fn main() -> ExitCode {
-    let mut args = std::env::args_os().skip(1);
+    let mut args = std::env::args_os().skip(1).peekable();
+    let layer = args.next_if_eq("--layer").and_then(|_| args.next()).map(PathBuf::from);
     let outcome = match args.next() {
-        Some(command) => run(&command, args.collect()),
-        None => Err(anyhow::anyhow!("usage: floor COMMAND [ARG]...")),
+        Some(command) => run(&command, args.collect(), layer),
+        None => Err(anyhow::anyhow!("usage: floor [--layer NEW-DIRECTORY] COMMAND [ARG]...")),
     };
     outcome.unwrap_or_else(|error| {
         // A closed stderr leaves nobody to tell; the exit status still speaks.
@@ -49,8 +51,8 @@ struct Identity {
     gid: u32,
 }
 
-fn run(command: &OsString, args: Vec<OsString>) -> Result<ExitCode> {
-    let view = View::of_working_directory()?;
+fn run(command: &OsString, args: Vec<OsString>, layer: Option<PathBuf>) -> Result<ExitCode> {
+    let view = View::of_working_directory(layer)?;
     let project = fs::metadata(".").context("cannot read the working directory")?;
     let identity = if rustix::process::geteuid().is_root() {
         Identity { uid: project.uid(), gid: project.gid() }

@@ -28,13 +28,15 @@ const DEVICE_LINKS: &[(&str, &str)] = &[
 pub(crate) struct View {
     pub(crate) project: PathBuf,
     pub(crate) home: PathBuf,
+    /// Where writes to the project go instead of into it.
+    pub(crate) layer: Option<PathBuf>,
 }
 
 impl View {
-    pub(crate) fn of_working_directory() -> Result<Self> {
+    pub(crate) fn of_working_directory(layer: Option<PathBuf>) -> Result<Self> {
         let project = std::env::current_dir().context("cannot find the working directory")?;
         let home = std::env::var_os("HOME").context("HOME is not set")?.into();
-        Ok(Self { project, home })
+        Ok(Self { project, home, layer })
     }
 
     /// Builds the view and makes it the root of this process's mount namespace.
@@ -85,7 +87,10 @@ impl View {
         let own = [("mode", "700"), ("size", "64m")];
         attach(&filesystem("tmpfs", &own, private)?, root.as_fd(), home)?;
 
-        let project = clone_tree(Path::new("."), true)?;
+        let project = match &self.layer {
+            None => clone_tree(Path::new("."), true)?,
+            Some(layer) => overlay(&self.project, layer, private)?,
+        };
         set(&project, private)?;
         let at = beneath_root(&self.project);
         directories(&root, at)?;
@@ -129,6 +134,30 @@ impl View {
         kernel::set_attributes(root.as_fd(), &fixed, false).context("cannot make / read-only")?;
         rustix::process::chdir(&self.project).context("cannot enter the project")
     }
+}
+
+/// The project under a new layer that takes the writes.
+fn overlay(project: &Path, layer: &Path, attributes: MountAttrFlags) -> Result<OwnedFd> {
+    let (upper, work) = (layer.join("upper"), layer.join("work"));
+    for path in [layer, &upper, &work] {
+        std::fs::create_dir(path).with_context(|| format!("cannot make {}", path.display()))?;
+    }
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let (lower, upper, work) = (text(project), text(&upper), text(&work));
+    let options = [("lowerdir", &*lower), ("upperdir", &*upper), ("workdir", &*work)];
+    let context = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)
+        .context("cannot make an overlay")?;
+    for (key, value) in options {
+        rustix::mount::fsconfig_set_string(context.as_fd(), key, value)
+            .with_context(|| format!("cannot set {key}"))?;
+    }
+    for flag in ["userxattr", "volatile"] {
+        rustix::mount::fsconfig_set_flag(context.as_fd(), flag)
+            .with_context(|| format!("cannot set {flag}"))?;
+    }
+    rustix::mount::fsconfig_create(context.as_fd()).context("cannot make the overlay")?;
+    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+        .context("cannot mount the overlay")
 }
 
 fn bind_system(root: &OwnedFd, name: &str, attributes: MountAttrFlags) -> Result<()> {

@@ -1,7 +1,7 @@
 //! The walls that close around the workload itself, after the view is made:
 //! Landlock, capabilities, no_new_privs, seccomp.
 
-use crate::seccomp::{Options, Program, build};
+use crate::seccomp::{Options, Program, Trap, build};
 use atoll_sys::seccomp::Listener;
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
@@ -41,12 +41,10 @@ pub enum ConfineError {
 impl ConfineError {
     /// The failed step, for whoever explains it, with the errno.
     #[must_use]
-    pub fn step(&self) -> (&'static str, Option<i32>) {
+    pub fn step(&self) -> (&'static str, i32) {
         match self {
-            Self::NoLandlock | Self::Rule { .. } | Self::Ruleset(_) => ("landlock", None),
-            // With a listener, flags that the kernel does not know are EINVAL.
-            Self::Call { call: "seccomp", source } => ("notify", source.raw_os_error()),
-            Self::Call { call, source } => (call, source.raw_os_error()),
+            Self::NoLandlock | Self::Ruleset(_) | Self::Rule { .. } => ("landlock", 0),
+            Self::Call { call, source } => (call, source.raw_os_error().unwrap_or(0)),
         }
     }
 }
@@ -66,7 +64,18 @@ pub struct Walls {
     /// `None` where the process is in the domain already.
     rules: Option<RulesetCreated>,
     filter: Program,
-    listener: Listener,
+    /// The filter for a kernel that has no listener of the kind we want, where
+    /// the run can do without.
+    without_listener: Option<Program>,
+}
+
+/// Whether somebody has to answer the calls that the filter hands over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listening {
+    /// It only tells what is refused: an older kernel runs without.
+    Wanted,
+    /// It decides: without it nothing may run.
+    Needed,
 }
 
 impl Walls {
@@ -76,11 +85,18 @@ impl Walls {
     /// # Errors
     ///
     /// A kernel without Landlock, or a path that cannot be opened.
-    pub fn prepare(confinement: &Confinement, options: &Options<'_>) -> Result<Self, ConfineError> {
+    pub fn prepare(
+        confinement: &Confinement,
+        traps: &[Trap],
+        listening: Listening,
+    ) -> Result<Self, ConfineError> {
         atoll_sys::caps::clear_bounding_set()
             .map_err(|source| ConfineError::Call { call: "prctl(PR_CAPBSET_DROP)", source })?;
-        let listener = if options.listener { Listener::Killable } else { Listener::None };
-        Ok(Self { rules: Some(rules(confinement)?), filter: build(options), listener })
+        let Confinement { ptrace, nested_userns, .. } = *confinement;
+        let options = Options { ptrace, nested_userns, listener: true, traps };
+        let without_listener = (listening == Listening::Wanted)
+            .then(|| build(&Options { listener: false, traps: &[], ..options }));
+        Ok(Self { rules: Some(rules(confinement)?), filter: build(&options), without_listener })
     }
 
     /// Takes the Landlock rules out, for a supervisor that enters their domain
@@ -106,8 +122,16 @@ impl Walls {
         if let Some(rules) = self.rules {
             restrict(rules)?;
         }
-        atoll_sys::seccomp::install(&self.filter.instructions, self.listener)
-            .map_err(|source| ConfineError::Call { call: "seccomp", source })
+        let failed = |source| ConfineError::Call { call: "notify", source };
+        match atoll_sys::seccomp::install(&self.filter.instructions, Listener::Killable) {
+            // Linux before 5.19.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                let Some(filter) = self.without_listener else { return Err(failed(error)) };
+                atoll_sys::seccomp::install(&filter.instructions, Listener::None)
+                    .map_err(|source| ConfineError::Call { call: "seccomp", source })
+            }
+            installed => installed.map_err(failed),
+        }
     }
 }
 

@@ -23,9 +23,9 @@ const FILES: u32 = 2000;
 const PER_FILE_ALLOWED: Duration = Duration::from_micros(40);
 /// What installing the seccomp filter may take.
 const FILTER_ALLOWED: Duration = Duration::from_micros(100);
-/// The tree of the unpacking probe.
-const PACKAGES: usize = 300;
-const FILES_PER_PACKAGE: usize = 8;
+/// The project of the npm probe.
+const PACKAGES: usize = 60;
+const FILES_PER_PACKAGE: usize = 20;
 /// Runs of a probe that works for long enough to need few of them.
 const PROBE_ROUNDS_MAX: u32 = 7;
 
@@ -34,6 +34,7 @@ pub(super) fn suite(programs: &Programs, scratch: &Path) -> Result<Suite> {
     let contestants = vec![
         scene.contestant("true", &[], &[TRUE]),
         scene.contestant("floor", &scene.floor(), &[TRUE]),
+        scene.contestant("floor layer", &scene.layered_floor(), &[TRUE]),
         scene.contestant("atoll none", &scene.atoll("none"), &[TRUE]),
         scene.contestant("atoll live", &scene.atoll("live"), &[TRUE]),
         scene.contestant("atoll review", &scene.atoll("review"), &[TRUE]),
@@ -42,13 +43,13 @@ pub(super) fn suite(programs: &Programs, scratch: &Path) -> Result<Suite> {
     let mut rules = vec![
         compare("run-none-floor", "atoll none", "floor", 1.2),
         compare("run-live-floor", "atoll live", "floor", 1.2),
-        compare("run-review-floor", "atoll review", "floor", 1.4),
+        compare("run-review-floor", "atoll review", "floor layer", 1.4),
         compare("run-none-bubblewrap", "atoll none", "bubblewrap", 0.8),
         compare("run-live-bubblewrap", "atoll live", "bubblewrap", 0.8),
     ];
     rules.push(probe("seccomp-install", 1.0, scene.clone(), filter_install));
     rules.push(probe("live-created-file", 1.0, scene.clone(), created_file));
-    rules.push(probe("live-unpacked-tree", 1.3, scene, unpacked_tree));
+    rules.push(probe("live-npm-ci", 1.3, scene, npm_ci));
     Ok(Suite { contestants, rules })
 }
 
@@ -89,6 +90,16 @@ impl Scene {
 
     fn floor(&self) -> Vec<OsString> {
         vec![self.floor.clone().into()]
+    }
+
+    /// The floor with the project under a layer, as a review has it. The layer is
+    /// new each time, named after the shell that becomes the floor.
+    fn layered_floor(&self) -> Vec<OsString> {
+        let script = "exec \"$0\" --layer \"$1/layer-$$\" \"$2\"";
+        let mut command: Vec<OsString> = ["/bin/sh", "-c", script].map(OsString::from).into();
+        command.push(self.floor.clone().into());
+        command.push(self.home.clone().into());
+        command
     }
 
     fn atoll(&self, workspace: &str) -> Vec<OsString> {
@@ -160,37 +171,60 @@ fn created_file(scene: &Scene, rounds: u32) -> Result<Pair> {
     Ok(Pair { ours: live / FILES, against: floor / FILES + PER_FILE_ALLOWED })
 }
 
-/// Unpacking a tree such as `npm ci` makes, live against review.
-fn unpacked_tree(scene: &Scene, rounds: u32) -> Result<Pair> {
-    let archive = scene.home.with_file_name("tree.tar");
+/// `npm ci` of a project with many packages, live against review.
+fn npm_ci(scene: &Scene, rounds: u32) -> Result<Pair> {
+    let archive = scene.home.with_file_name("npm-project.tar");
     if !archive.exists() {
-        pack_tree(&archive)?;
+        pack_npm_project(&archive)?;
     }
-    let inner = ["/bin/tar", "--extract", "--file", "tree.tar"];
-    let unpack = |name, sandbox: &[OsString]| Contestant {
+    let script = "tar --extract --file npm-project.tar && npm ci --offline --no-audit --no-fund";
+    let inner = ["/bin/sh", "-c", script];
+    let install = |name, sandbox: &[OsString]| Contestant {
         files: vec![archive.clone()],
         ..scene.contestant(name, sandbox, &inner)
     };
-    let live = unpack("atoll live", &scene.atoll("live"));
-    let review = unpack("atoll review", &scene.atoll("review"));
+    let live = install("atoll live", &scene.atoll("live"));
+    let review = install("atoll review", &scene.atoll("review"));
     let (ours, against) = medians(&live, &review, rounds)?;
     Ok(Pair { ours, against })
 }
 
-/// Packs many folders with a few small files each.
-fn pack_tree(archive: &Path) -> Result<()> {
+/// Packs a project whose dependencies are tarballs beside it, so that npm needs
+/// no registry.
+fn pack_npm_project(archive: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    for package in 0..PACKAGES {
-        let place = folder.path().join(format!("node_modules/package-{package}/lib"));
-        fs::create_dir_all(&place)?;
+    let place = folder.path();
+    let mut dependencies = BTreeMap::new();
+    for number in 0..PACKAGES {
+        let name = format!("package-{number}");
+        let sources = place.join("sources").join(&name).join("package");
+        fs::create_dir_all(&sources)?;
+        let manifest = serde_json::json!({ "name": name, "version": "1.0.0" });
+        fs::write(sources.join("package.json"), manifest.to_string())?;
         for file in 0..FILES_PER_PACKAGE {
             let text = "module.exports = 1;\n".repeat(file * 40 + 1);
-            fs::write(place.join(format!("file-{file}.js")), text)?;
+            fs::write(sources.join(format!("file-{file}.js")), text)?;
         }
+        let tarball = format!("{name}.tgz");
+        let mut tar = Command::new("tar");
+        tar.args(["--create", "--gzip", "--file"]).arg(place.join(&tarball));
+        process::output(
+            tar.arg("--directory").arg(sources.parent().unwrap_or(place)).arg("package"),
+        )?;
+        dependencies.insert(name, format!("file:{tarball}"));
     }
+    fs::remove_dir_all(place.join("sources"))?;
+    let manifest = serde_json::json!({
+        "name": "project", "version": "1.0.0", "dependencies": dependencies,
+    });
+    fs::write(place.join("package.json"), manifest.to_string())?;
+    let mut lock = Command::new("npm");
+    lock.args(["install", "--package-lock-only", "--offline", "--no-audit", "--no-fund"]);
+    process::output(lock.current_dir(place).stdin(std::process::Stdio::null()))
+        .context("npm could not lock the project's packages")?;
     let mut tar = Command::new("tar");
-    tar.arg("--create").arg("--file").arg(archive).arg("--directory").arg(folder.path());
-    process::output(tar.arg("node_modules"))?;
+    tar.arg("--create").arg("--file").arg(archive).arg("--directory").arg(place);
+    process::output(tar.arg("."))?;
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod budget;
 mod build;
 mod measure;
 mod report;
+mod scratch;
 
 use anyhow::{Result, bail};
 use budget::Rule;
@@ -66,7 +67,7 @@ fn measure_area(
 ) -> Result<()> {
     let programs = build::programs()?;
     // Whatever a contestant keeps for a person stays in here and goes with it.
-    let scratch = tempfile::Builder::new().prefix("atoll-bench-").tempdir()?;
+    let scratch = scratch::Scratch::new()?;
     let mut suite = suite(&programs, scratch.path())?;
     if let Some(part) = &options.only {
         suite.rules.retain(|rule| rule.name.contains(part.as_str()));

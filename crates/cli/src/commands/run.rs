@@ -14,12 +14,19 @@ use std::process::ExitCode;
 /// loopback. The exit status is the command's own: 124 after a timeout, 125 when atoll
 /// failed, 126 and 127 when the command cannot be run or found, 128+n after a signal.
 ///
+/// Of the environment only harmless variables come along, of PATH only what is shown
+/// inside. On a terminal the first run in a project says how much stays outside;
+/// --verbose lists it, and --json has it under "environment" and "hidden".
+///
 /// Example: atoll run -- npm test
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print how it went as one JSON object, the last line on stderr
     #[arg(long)]
     json: bool,
+    /// List what stays outside: variables, directories of PATH, hidden paths
+    #[arg(long, short)]
+    verbose: bool,
     #[command(flatten)]
     policy: PolicyFlags,
     /// The command and its arguments
@@ -34,7 +41,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let network = atoll_sys::netns::prepare()
         .map_err(|error| CliError::new("the sandbox cannot be made").because(error))?;
     let loaded = load(&args.policy)?;
-    let request = Request { command: &args.command, loaded: &loaded, started_us, network };
+    let request = Request {
+        command: &args.command,
+        loaded: &loaded,
+        started_us,
+        network,
+        is_verbose: args.verbose,
+        is_json: args.json,
+    };
     let report = run_request(request)?;
     let mut text = String::new();
     if args.json {

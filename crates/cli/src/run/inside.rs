@@ -2,21 +2,23 @@
 
 use super::masker::{self, Mask};
 use super::supervisor;
+use crate::policy::ignore::IgnoreSet;
 use atoll_guest::init::{self, TerminalSpec};
 use atoll_guest::message::{Failure, FailureKind, Message};
 use atoll_guest::workload::{Slave, Workload, now_us};
 use atoll_jail::apply;
-use atoll_jail::confine::{ConfineError, Confinement, Walls};
+use atoll_jail::confine::{ConfineError, Confinement, Listening, Walls};
 use atoll_jail::enter::Newborn;
-use atoll_jail::judge::{Condition, Config, Pattern, TRAPS};
+use atoll_jail::judge::{Condition, Config, Hidden, Pattern, TRAPS};
 use atoll_jail::plan::Step;
-use atoll_jail::seccomp::{Options, Trap};
+use atoll_jail::seccomp::Trap;
 use atoll_jail::spec::User;
 use atoll_jail::tell;
 use atoll_sys::process::{self, SignalSet};
 use std::error::Error;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// All that PID 1 needs, planned before it exists.
 pub(super) struct Inside {
@@ -40,6 +42,8 @@ pub(super) struct LiveRules {
     pub(super) tool_names: Vec<Pattern>,
     pub(super) allow: Vec<Pattern>,
     pub(super) deny: Vec<Pattern>,
+    /// In strict mode: what may not be read whatever the host puts there.
+    pub(super) hidden: Option<Arc<IgnoreSet>>,
 }
 
 /// Becomes PID 1.
@@ -67,18 +71,13 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
         };
         init::fail(&control, failure(step, &error, errno));
     }
-    let mut traps = if inside.rules.is_some() { live_traps() } else { Vec::new() };
+    let mut traps = inside.rules.as_ref().map(LiveRules::traps).unwrap_or_default();
     // There is no network yet but loopback, so what leaves it is worth a word.
     traps.push(tell::CONNECT);
-    let options = Options {
-        ptrace: inside.confinement.ptrace,
-        nested_userns: inside.confinement.nested_userns,
-        listener: true,
-        traps: &traps,
-    };
-    let walls = match Walls::prepare(&inside.confinement, &options) {
+    let listening = if inside.rules.is_some() { Listening::Needed } else { Listening::Wanted };
+    let walls = match Walls::prepare(&inside.confinement, &traps, listening) {
         Ok(walls) => walls,
-        Err(error) => init::fail(&control, unconfined(&error)),
+        Err(error) => init::fail(&control, not_confined(&error)),
     };
     if let Err(failure) = masker::start(&inside.masks) {
         init::fail(&control, failure);
@@ -101,21 +100,22 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
     init::run(&control, inside.terminal.as_ref(), &mut start)
 }
 
-/// The judge's calls as the filter wants them.
-fn live_traps() -> Vec<Trap> {
-    TRAPS
-        .iter()
-        .map(|trap| Trap {
-            number: u32::try_from(trap.number).unwrap_or(u32::MAX),
-            when: match trap.condition {
-                Condition::Always => None,
-                Condition::AnyBit { argument, mask } => Some((u32::from(argument), mask)),
-            },
-        })
-        .collect()
-}
-
 impl LiveRules {
+    /// The judge's calls as the filter wants them.
+    fn traps(&self) -> Vec<Trap> {
+        TRAPS
+            .iter()
+            .map(|trap| if self.hidden.is_some() { trap.strict() } else { *trap })
+            .map(|trap| Trap {
+                number: u32::try_from(trap.number).unwrap_or(u32::MAX),
+                when: match trap.condition {
+                    Condition::Always => None,
+                    Condition::AnyBit { argument, mask } => Some((u32::from(argument), mask)),
+                },
+            })
+            .collect()
+    }
+
     fn config(&self, umask: u32) -> Config {
         Config {
             root: self.root.clone(),
@@ -125,15 +125,23 @@ impl LiveRules {
             allow: self.allow.clone(),
             deny: self.deny.clone(),
             umask,
-            hidden: None,
+            hidden: self.hidden.clone().map(|set| {
+                let root = self.root.clone();
+                Box::new(move |path: &Path, is_dir: bool| {
+                    path != root
+                        && path
+                            .strip_prefix(&root)
+                            .is_ok_and(|path| set.is_hidden(path, is_dir).is_some())
+                }) as Box<dyn Hidden>
+            }),
         }
     }
 }
 
 /// A wall that could not be raised.
-pub(super) fn unconfined(error: &ConfineError) -> Failure {
+pub(super) fn not_confined(error: &ConfineError) -> Failure {
     let (step, errno) = error.step();
-    failure(step, error, errno.unwrap_or(0))
+    failure(step, error, errno)
 }
 
 /// An error with its causes on one line.

@@ -3,6 +3,7 @@
 
 use super::control::{Moments, Told};
 use super::inside;
+use super::notes::Audience;
 use super::prepare::{Prepared, prepare};
 use super::report::{Limit, LimitHit, Report};
 use super::review;
@@ -19,6 +20,7 @@ use atoll_jail::overlay::{self, Marks};
 use atoll_jail::tree::TreeError;
 use atoll_sys::netns::Preparing;
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -31,6 +33,10 @@ pub(crate) struct Request<'a> {
     pub(crate) started_us: u64,
     /// The network namespace that has been in the making since then.
     pub(crate) network: Preparing,
+    /// Everything that stays outside is listed first.
+    pub(crate) is_verbose: bool,
+    /// What there is to say is said in the report.
+    pub(crate) is_json: bool,
 }
 
 /// Bound of the wait for the kernel to let go of a control group.
@@ -43,6 +49,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
     let signals = Signals::take().map_err(failed)?;
     let mut stdio = Stdio::of_this_process().map_err(failed)?;
     let prepared = prepare(request.command, request.loaded, &mut stdio, signals.restore())?;
+    say_first(&prepared, request.is_verbose, request.is_json);
     let (group, unenforced) = control_group(policy)?;
     let cleanups: Vec<Cleanup> = group
         .iter()
@@ -65,7 +72,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
         report.reviewed = Some(review::finish(session)?);
     }
     report.guess(request.command);
-    report.environment(prepared.dropped_variables, prepared.hidden_path);
+    report.outside(prepared.notes, prepared.warnings);
     if outcome.timed_out {
         report.limits.push(LimitHit { limit: Limit::Time, count: 1 });
     }
@@ -76,6 +83,18 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
         guard.finish();
     }
     Ok(report)
+}
+
+/// Says on standard error what the command will not, while it is not there yet.
+fn say_first(prepared: &Prepared, is_verbose: bool, is_json: bool) {
+    let mut text = String::new();
+    if !is_json {
+        text.extend(prepared.warnings.iter().map(|warning| format!("warning: {warning}\n")));
+    }
+    let lines = prepared.notes.lines(Audience::of(is_verbose, is_json), &prepared.told);
+    text.extend(lines.iter().map(|line| format!("{line}\n")));
+    // A closed stderr leaves nobody to tell.
+    std::io::stderr().write_all(text.as_bytes()).ok();
 }
 
 /// A control group, where the policy asks for a limit that needs one.

@@ -4,7 +4,8 @@
 //! [`command`] what it is started with, [`view`] what it sees; [`prepare`] puts
 //! these together before anything is made, [`launch`] makes the jail and
 //! [`inside`] is the half of it that runs as PID 1. [`control`] talks with that
-//! half, [`report`] says how it went and [`unmade`] why it could not begin.
+//! half, [`report`] says how it went and [`notes`] what the command did not get,
+//! [`unmade`] why it could not begin.
 
 mod cache;
 mod caller;
@@ -15,6 +16,7 @@ mod hints;
 mod inside;
 mod launch;
 mod masker;
+mod notes;
 mod prepare;
 mod protect;
 mod refusal;

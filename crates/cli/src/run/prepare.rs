@@ -2,11 +2,13 @@
 
 use super::caller::Caller;
 use super::inside::Inside;
+use super::notes::{self, Notes};
 use super::view::{self, HandedTree};
 use super::{cache, command, environment, protect, repository, review};
 use crate::env;
 use crate::error::CliError;
 use crate::policy::load::Loaded;
+use crate::policy::show;
 use crate::supervise::{Restore, Stdio, Stream};
 use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_guest::init::TerminalSpec;
@@ -29,10 +31,11 @@ pub(super) struct Prepared {
     pub(super) late: Vec<HandedTree>,
     /// The review session, where the project is under review.
     pub(super) session: Option<Session>,
-    /// Names of the caller's variables that stay outside.
-    pub(super) dropped_variables: Vec<OsString>,
-    /// Entries of the caller's PATH that are not visible inside.
-    pub(super) hidden_path: Vec<PathBuf>,
+    pub(super) notes: Notes,
+    /// What is odd about the policy and what it hides.
+    pub(super) warnings: Vec<String>,
+    /// The file that remembers that the notes were told.
+    pub(super) told: PathBuf,
 }
 
 /// Plans the run of `words` under the policy.
@@ -61,7 +64,7 @@ pub(super) fn prepare(
     let owner = (identity.user.outside_uid, identity.user.outside_gid);
     let cache = cache::open(&cache_home.join("projects"), &project.root, owner)
         .map_err(|error| in_cache("the project's cache cannot be opened", &cache_home, error))?;
-    let (_, hidden) = loaded
+    let (ignore, hidden) = loaded
         .scan_hidden()
         .map_err(|error| CliError::new("the hidden files are not known").because(error))?;
     let session = match policy.workspace.mode.value {
@@ -111,7 +114,7 @@ pub(super) fn prepare(
     });
     let masks = masks.collect();
     let rules = (policy.workspace.mode.value == WorkspaceMode::Live)
-        .then(|| protect::rules(policy, &project))
+        .then(|| protect::rules(policy, &project, ignore))
         .transpose()?;
     let steps = atoll_jail::plan::plan(&view.spec)
         .map_err(|error| CliError::new("the sandbox cannot be planned").because(error))?;
@@ -133,8 +136,13 @@ pub(super) fn prepare(
         handed: view.handed,
         late: view.late,
         session,
-        dropped_variables: environment.dropped,
-        hidden_path: environment.hidden_path,
+        notes: Notes {
+            variables: environment.dropped,
+            path: environment.hidden_path,
+            hidden: notes::hidden_paths(&hidden),
+        },
+        warnings: show::warnings(loaded, &hidden),
+        told: cache.path.with_extension("told"),
     })
 }
 

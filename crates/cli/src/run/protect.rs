@@ -3,12 +3,18 @@
 use super::inside::LiveRules;
 use super::view::Project;
 use crate::error::CliError;
+use crate::policy::ignore::IgnoreSet;
 use atoll_api::policy::{EffectivePolicy, Verdict};
 use atoll_api::protect::{Handling, NAMES, Scope};
 use atoll_jail::judge::{Pattern, PatternError};
+use std::sync::Arc;
 
 /// What the judge goes by for `project` under `policy`.
-pub(super) fn rules(policy: &EffectivePolicy, project: &Project) -> Result<LiveRules, CliError> {
+pub(super) fn rules(
+    policy: &EffectivePolicy,
+    project: &Project,
+    ignore: IgnoreSet,
+) -> Result<LiveRules, CliError> {
     let failed =
         |error: PatternError| CliError::new("a protected name is not a pattern").because(error);
     let names = |scope: Scope| {
@@ -36,5 +42,7 @@ pub(super) fn rules(policy: &EffectivePolicy, project: &Project) -> Result<LiveR
         tool_names: patterns(&mut names(Scope::Roots))?,
         allow: patterns(&mut of(Verdict::Allow))?,
         deny: patterns(&mut of(Verdict::Deny).chain(names(Scope::AnyDepth)).chain(ignore_files))?,
+        hidden: (policy.workspace.strict_ignore.value && !ignore.is_empty())
+            .then(|| Arc::new(ignore)),
     })
 }

@@ -166,6 +166,7 @@ impl Refusal {
             "kernel.namespaces" => "for programs with a sandbox of their own the user runs with \
                  --allow nested-userns"
                 .to_owned(),
+            "hidden" => "the user hides it; `atoll policy explain PATH` names the rule".to_owned(),
             "kernel.mounts" => "mounts need another kind of sandbox".to_owned(),
             "network.none" => {
                 "there is no network; what is needed must be installed or in the project".to_owned()
@@ -179,7 +180,7 @@ impl Refusal {
 }
 
 /// Control characters would let a path write to the reader's terminal.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
             if c.is_control() { c.escape_default().collect::<String>() } else { c.to_string() }

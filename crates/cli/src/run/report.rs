@@ -2,6 +2,7 @@
 
 use super::control::Told;
 use super::hints;
+use super::notes::{self, Notes};
 use super::refusal::Refusals;
 use super::review::Reviewed;
 use super::unmade::explained;
@@ -10,7 +11,7 @@ use crate::supervise::{End, Lost, Outcome};
 use atoll_guest::message::FailureKind;
 use atoll_jail::cgroup::Unenforced;
 use serde::Serialize;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 /// By which the filter ends a process.
@@ -63,8 +64,8 @@ pub(crate) struct Report {
     /// What a review session came to.
     pub(crate) reviewed: Option<Reviewed>,
     failure: Option<atoll_guest::message::Failure>,
-    dropped_variables: Vec<String>,
-    hidden_path: Vec<String>,
+    notes: Notes,
+    warnings: Vec<String>,
 }
 
 impl Report {
@@ -97,8 +98,8 @@ impl Report {
             refusals: Refusals::read(&told.refused),
             reviewed: None,
             failure: told.failure,
-            dropped_variables: Vec::new(),
-            hidden_path: Vec::new(),
+            notes: Notes::default(),
+            warnings: Vec::new(),
         }
     }
 
@@ -110,10 +111,9 @@ impl Report {
         self.refusals.refused.extend(hints::guess(command).map(|refusal| (refusal, 1)));
     }
 
-    pub(super) fn environment(&mut self, dropped: Vec<OsString>, hidden: Vec<PathBuf>) {
-        let text = |name: OsString| name.to_string_lossy().into_owned();
-        self.dropped_variables = dropped.into_iter().map(text).collect();
-        self.hidden_path = hidden.into_iter().map(|path| text(path.into())).collect();
+    pub(super) fn outside(&mut self, notes: Notes, warnings: Vec<String>) {
+        self.notes = notes;
+        self.warnings = warnings;
     }
 
     /// The exit status that stands for this end: the command's own, 124 after a
@@ -157,6 +157,7 @@ impl Report {
     /// The lines for people and agents, each with its cause and what would help.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = self.refusals.lines();
+        lines.extend(self.hidden_line());
         if self.exit_status() == 128 + SIGSYS {
             lines.push(
                 "atoll: ended by SIGSYS: a program made calls of another architecture; 32-bit \
@@ -191,6 +192,20 @@ impl Report {
             lines.push(format!("atoll: {missing}"));
         }
         lines
+    }
+
+    /// Masks and whiteouts tell nobody who has met them. So when a command fails
+    /// where something is hidden, that may be why, if nothing else is told.
+    fn hidden_line(&self) -> Option<String> {
+        let has_failed = self.failure.is_none()
+            && matches!(self.outcome.end, End::Exited(status) if status != 0);
+        let is_told = !self.refusals.refused.is_empty();
+        (has_failed && !is_told && !self.notes.hidden.is_empty()).then(|| {
+            format!(
+                "atoll: hidden in this project, which may be why it failed: {}",
+                notes::listed(&self.notes.hidden)
+            )
+        })
     }
 
     /// The one JSON object.
@@ -233,12 +248,21 @@ impl Report {
             "session": self.reviewed.as_ref().and_then(|reviewed| reviewed.session.clone()),
             "changed_files": changed,
             "environment": {
-                "dropped": self.dropped_variables,
-                "hidden_path": self.hidden_path,
+                "dropped": texts(&self.notes.variables),
+                "hidden_path": texts(&self.notes.path),
             },
+            "hidden": self.notes.hidden.iter().take(HIDDEN_MAX).collect::<Vec<_>>(),
+            "warnings": self.warnings,
         });
         value.to_string()
     }
+}
+
+/// Hidden paths that the JSON lists at most.
+const HIDDEN_MAX: usize = 100;
+
+fn texts(names: &[impl AsRef<OsStr>]) -> Vec<String> {
+    names.iter().map(|name| name.as_ref().to_string_lossy().into_owned()).collect()
 }
 
 /// "1 path", "2 paths".

@@ -1,10 +1,11 @@
 //! The review session of a run: made before it, closed after it.
 
 use crate::error::CliError;
+use crate::review::word;
 use crate::session::{sessions, tell};
 use atoll_jail::spec::User;
 use atoll_store::Format;
-use atoll_store::changes::{self, ChangeKind};
+use atoll_store::changes;
 use atoll_store::escape::escape;
 use atoll_store::session::{NewSession, Session, SessionError};
 use rustix::fs::AtFlags;
@@ -87,16 +88,4 @@ pub(super) fn finish(mut session: Session) -> Result<Reviewed, CliError> {
         return Ok(Reviewed { session: None, changed });
     }
     Ok(Reviewed { session: Some(session.id().to_owned()), changed })
-}
-
-/// The word for a change, stable in JSON.
-fn word(kind: ChangeKind) -> &'static str {
-    match kind {
-        ChangeKind::Added => "added",
-        ChangeKind::Modified => "modified",
-        ChangeKind::Mode => "mode",
-        ChangeKind::Attributes => "attributes",
-        ChangeKind::TypeChanged => "type_changed",
-        ChangeKind::Deleted => "deleted",
-    }
 }

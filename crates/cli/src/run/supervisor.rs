@@ -5,7 +5,7 @@
 //! the workload is in a domain below that one, so that it cannot trace PID 1.
 //! Without a live workspace what the filter refuses is only told.
 
-use super::inside::{failure, unconfined};
+use super::inside::{failure, not_confined};
 use super::refusal;
 use atoll_guest::init::{self, Attendant};
 use atoll_guest::message::Failure;
@@ -29,12 +29,11 @@ pub(super) fn judged(
     config: Config,
 ) -> Result<Attended, Failure> {
     let judge = Judge::new(config).map_err(|error| failure("judge", &error, 0))?;
-    if let Some(rules) = walls.split_domain().map_err(|error| unconfined(&error))? {
-        confine::restrict(rules).map_err(|error| unconfined(&error))?;
+    if let Some(rules) = walls.split_domain().map_err(|error| not_confined(&error))? {
+        confine::restrict(rules).map_err(|error| not_confined(&error))?;
     }
     let mut started = start(workload, slave, walls)?;
-    confine::drop_capabilities(1 << caps::SYS_PTRACE)
-        .map_err(|error| failure("capset", &error, 0))?;
+    confine::drop_capabilities(1 << caps::SYS_PTRACE).map_err(|error| not_confined(&error))?;
     // The caller's pipes are the workload's alone, and the judge's work begins.
     init::leave_standard_descriptors();
     let listener = started
@@ -52,7 +51,7 @@ pub(super) fn told(
     walls: Walls,
 ) -> Result<Attended, Failure> {
     let mut started = start(workload, slave, walls)?;
-    confine::drop_capabilities(0).map_err(|error| failure("capset", &error, 0))?;
+    confine::drop_capabilities(0).map_err(|error| not_confined(&error))?;
     let Some(listener) = started.listener.take() else { return Ok((started, None)) };
     let refuser = Refuser::new(listener).map_err(|error| failure("seccomp", &error, 0))?;
     Ok((started, Some(Box::new(Telling { refuser, is_done: false }))))
@@ -62,7 +61,7 @@ fn start(workload: &Workload, slave: Option<&Slave>, walls: Walls) -> Result<Sta
     let mut walls = Some(walls);
     workload::start(workload, slave, &mut || {
         let walls = walls.take();
-        walls.map_or(Ok(None), |walls| walls.raise().map_err(|error| unconfined(&error)))
+        walls.map_or(Ok(None), |walls| walls.raise().map_err(|error| not_confined(&error)))
     })
 }
 

@@ -110,6 +110,9 @@ fn object(ran: &Ran) -> Value {
 fn json_of_run_is_documented() {
     let project = project();
     assert_eq!(project.bare_sh("git init --quiet").code(), Some(0));
+    project.write(".env", "");
+    project.write(".aiignore", ".env\n");
+    assert_eq!(project.bare_sh("ln .env twin").code(), Some(0));
     let script = "echo x > .git/hooks/pre-commit; mkdir -p a/.vscode; echo x > a/.vscode/tasks.json
                   git init --quiet born; exit 3";
     let printed = [

@@ -76,7 +76,7 @@ pub(super) enum Site {
         rests: Vec<Option<Vec<u8>>>,
     },
     UserDenied,
-    /// In strict mode: what may not be read, also not under another name.
+    /// In strict mode: what may not be read or changed.
     Hidden,
     /// The supervisor's own directory of procfs.
     Supervisor,
@@ -147,10 +147,7 @@ pub(super) fn decide(act: Act, site: &Site, facts: Facts) -> Verdict {
         },
         Site::Above { rule, .. } => above(act, *rule, facts),
         Site::UserDenied => refuse(act, Rule::UserDeny, Class::User),
-        Site::Hidden => match act {
-            Act::Create(_) | Act::Place(_) | Act::Remove => Verdict::Allow,
-            _ => refuse(act, Rule::Hidden, Class::User),
-        },
+        Site::Hidden => refuse(act, Rule::Hidden, Class::User),
         Site::Supervisor => refuse(act, Rule::Supervisor, Class::Supervisor),
     }
 }

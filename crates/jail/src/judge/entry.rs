@@ -265,6 +265,11 @@ impl State {
             return Ok(false);
         }
         let is_directory = moved == Kind::Directory;
+        if is_directory && self.would_unhide(&source.path, &target.path) {
+            let (rule, class) = (Rule::Hidden, Class::User);
+            let detail = Some("something hidden is in it".to_owned());
+            return Err(self.deny(case, &source.path, rule, class, Failure::Busy, detail));
+        }
         if source.site != Site::Free {
             let holds_protected = is_directory && holds(&source.path, &source.site);
             let facts = Facts { holds_protected, ..Facts::default() };

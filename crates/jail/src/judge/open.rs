@@ -48,7 +48,7 @@ impl Request {
     }
 
     fn creates(self) -> bool {
-        self.has(OFlags::CREATE) && !self.has(OFlags::PATH)
+        self.has(OFlags::CREATE)
     }
 
     fn reads_only(self) -> bool {
@@ -62,8 +62,8 @@ impl Request {
     /// The flags with which this process can open it without being led astray,
     /// kept waiting, or given a terminal.
     fn performed(self) -> OFlags {
-        let safe = self.flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY;
-        if self.has(OFlags::PATH) { safe } else { safe | OFlags::NONBLOCK }
+        let safe = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        self.flags | safe
     }
 
     /// The same for opening once more what is there already.
@@ -87,6 +87,12 @@ impl State {
         mode: u32,
     ) -> Result<Answer, Errno> {
         let mut request = Request { flags: OFlags::from_bits_retain(flags), mode: mode & 0o7777 };
+        if request.has(OFlags::PATH) {
+            // It makes, reads and writes nothing whatever its other flags say
+            // (open(2)), what is done with it later is judged then, and the
+            // kernel lets no such descriptor be handed out.
+            return Ok(Answer::Continue);
+        }
         let mut walk = case.walk();
         let mut spot = case.spot(&mut walk, path)?;
         loop {
@@ -189,14 +195,6 @@ impl State {
         let mode = Mode::from_raw_mode(request.mode);
         let opened = openat(spot.parent.as_fd(), &spot.name, request.performed(), mode);
         match opened {
-            Ok(file) if request.has(OFlags::PATH) => {
-                let is_link = request.follows()
-                    && FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Symlink;
-                if is_link {
-                    return Ok(Step::Follow(spot));
-                }
-                finish(request, file).map(Step::Done)
-            }
             Ok(file) => finish(request, file).map(Step::Done),
             Err(Errno::LOOP) if request.follows() => Ok(Step::Follow(spot)),
             Err(Errno::NOTDIR) if request.follows() && is_link(&spot) => Ok(Step::Follow(spot)),
@@ -242,7 +240,7 @@ fn is_link(spot: &Spot<'_>) -> bool {
 /// Undoes what was added for this process's sake, and hands the file out.
 fn finish(request: Request, file: OwnedFd) -> Result<Answer, Errno> {
     let cloexec = request.has(OFlags::CLOEXEC);
-    if request.has(OFlags::PATH) || request.has(OFlags::NONBLOCK) {
+    if request.has(OFlags::NONBLOCK) {
         return Ok(Answer::File { file, cloexec });
     }
     let kept = request.flags & STATUS;

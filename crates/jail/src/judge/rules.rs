@@ -10,16 +10,16 @@ use super::names::{Match, Pattern};
 
 /// Decides which paths may not even be read, in strict mode.
 ///
-/// A hidden file cannot be opened, linked or moved. A directory that holds one
-/// can be moved, so who decides should go by names rather than by whole paths.
+/// A hidden path cannot be opened, made, linked, moved or removed, and a
+/// directory above one cannot be moved to where it would not be hidden.
 pub trait Hidden {
-    /// `path` is real: absolute, links resolved.
-    fn is_hidden(&self, path: &Path) -> bool;
+    /// `path` is real: absolute, links resolved; it need not exist.
+    fn is_hidden(&self, path: &Path, is_directory: bool) -> bool;
 }
 
-impl<F: Fn(&Path) -> bool> Hidden for F {
-    fn is_hidden(&self, path: &Path) -> bool {
-        self(path)
+impl<F: Fn(&Path, bool) -> bool> Hidden for F {
+    fn is_hidden(&self, path: &Path, is_directory: bool) -> bool {
+        self(path, is_directory)
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, statat};
 use rustix::io::Errno;
 use rustix::process::umask;
 
@@ -20,6 +20,9 @@ use super::rules::{Hidden, Rules};
 use super::survey::survey;
 use super::walk::{Spot, Walk};
 
+/// What procfs adds to the path of something that has no name any more (proc(5)).
+const DELETED: &[u8] = b" (deleted)";
+
 /// How a call is answered.
 pub(super) enum Answer {
     Done,
@@ -32,7 +35,8 @@ pub(super) enum Answer {
         waiting: Waiting,
         cloexec: bool,
     },
-    /// The kernel runs it: only for calls that take no memory.
+    /// The kernel runs it: only for calls that can do no harm whatever the memory
+    /// holds that they take.
     Continue,
 }
 
@@ -189,8 +193,20 @@ impl State {
     }
 
     fn is_hidden(&self, path: &[u8]) -> bool {
-        let path = Path::new(OsStr::from_bytes(path));
-        self.hidden.as_ref().is_some_and(|hidden| hidden.is_hidden(path))
+        let Some(hidden) = &self.hidden else { return false };
+        let found = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+        let is_directory = found.is_ok_and(|found| kind(found.st_mode) == Kind::Directory);
+        // What the host has replaced since somebody took hold of it.
+        let was = path.strip_suffix(DELETED).unwrap_or(path);
+        [path, was]
+            .iter()
+            .any(|path| hidden.is_hidden(Path::new(OsStr::from_bytes(path)), is_directory))
+    }
+
+    /// Whether moving a directory would bring to light what is hidden in it.
+    pub(super) fn would_unhide(&self, directory: &[u8], target: &[u8]) -> bool {
+        let Some(hidden) = &self.hidden else { return false };
+        unhides(hidden.as_ref(), &to_path(directory), &to_path(target)).unwrap_or(true)
     }
 }
 
@@ -221,6 +237,23 @@ impl<'a> Case<'a> {
         let parent = self.caller.footing.path_of(spot.parent.as_fd())?;
         Ok(join(&parent, spot.name.to_bytes()))
     }
+}
+
+/// A directory that cannot be read may hold anything.
+fn unhides(hidden: &dyn Hidden, from: &Path, to: &Path) -> std::io::Result<bool> {
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let is_directory = entry.file_type()?.is_dir();
+        let (old, new) = (entry.path(), to.join(entry.file_name()));
+        if hidden.is_hidden(&old, is_directory) {
+            if !hidden.is_hidden(&new, is_directory) {
+                return Ok(true);
+            }
+        } else if is_directory && unhides(hidden, &old, &new)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// What is at a name, links not followed.

@@ -2,6 +2,7 @@
 
 mod basics;
 mod devices;
+mod hidden;
 mod kernel;
 mod masks;
 mod namespaces;

@@ -197,14 +197,76 @@ fn strict_mode_judges_reads() {
             "cp .env x",
             "python3 -c 'open(\".env\").read()'",
             "exec 5<.env",
+            "python3 -c 'import os; n = os.open(\".env\", os.O_PATH); \
+                print(open(f\"/proc/self/fd/{n}\").read())'",
         ] {
             let outcome = sandbox.run(script).fails().denies("hidden", ".env");
             assert!(!outcome.stdout.contains("secret"));
             assert!(sandbox.control(script).succeeds().denies_nothing().stderr.is_empty());
             sandbox.on_host("rm -f x");
         }
-        let work = "set -e; cat a; ls -l d; git init -q g; cd g; echo x > x; git add x; git commit -qm x; \
+        let work = "set -e; cat a; ls -l d; mv a d/; mv d/a .; git init -q g; cd g; echo x > x; git add x; git commit -qm x; \
             find /usr/bin -maxdepth 1 | head -3 | wc -l; echo hi | cat";
         sandbox.run(work).succeeds().denies_nothing();
+    });
+}
+
+#[test]
+fn strict_mode_keeps_hidden_names_where_they_are() {
+    as_each_user(|sandbox| {
+        let lay_out = "rm -rf * .??*; mkdir -p a/b c; echo secret > a/b/key; echo plain > c/f";
+        sandbox.options.hidden = vec!["/a/b/key"];
+        for script in [
+            "mv a/b/key k",
+            "rm -f a/b/key",
+            "ln a/b/key k",
+            "echo x > n; mv n a/b/key",
+            "mv a z; cat z/b/key",
+            "mv a/b z; cat z/key",
+            "python3 -c 'import ctypes; ctypes.CDLL(None).renameat2(-100, b\"c\", -100, b\"a\", 2)'; cat c/b/key",
+        ] {
+            sandbox.on_host(lay_out);
+            let outcome = sandbox.run(script);
+            assert!(outcome.denials.iter().any(|told| told.rule == "hidden"), "{outcome:#?}");
+            assert!(!outcome.stdout.contains("secret"), "{script}: {}", outcome.stdout);
+            assert_eq!(sandbox.read("a/b/key"), "secret\n", "{script}");
+            sandbox.control(script).succeeds().denies_nothing();
+        }
+        sandbox.on_host(lay_out);
+        sandbox.run("mv c d && mv d a/ && cat a/d/f").succeeds().denies_nothing();
+    });
+}
+
+#[test]
+fn strict_mode_remembers_the_name_of_what_the_host_replaces() {
+    as_each_user(|sandbox| {
+        sandbox.options.hidden = vec!["/.env"];
+        // Here the workload itself stands for the host: its child is not judged.
+        sandbox.on_host("echo old > .env; mkfifo ../h/go");
+        let hold = "import os; n = os.open('.env', os.O_PATH); open('../h/go', 'w').close(); \
+            open('../h/went').read(); print(open(f'/proc/self/fd/{n}').read())";
+        let script = format!("mkfifo ../h/went; python3 -c \"{hold}\"");
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                sandbox.on_host("cat ../h/go; echo new > n; mv n .env; until test -p ../h/went; do :; done; echo > ../h/went")
+            });
+            sandbox.run(&script)
+        });
+        outcome.fails().denies("hidden", ".env (deleted)");
+    });
+}
+
+#[test]
+fn descriptors_that_only_name_a_file_are_given_whatever_their_flags() {
+    as_each_user(|sandbox| {
+        let script = "python3 -c 'import os
+for flags in [os.O_WRONLY, os.O_RDWR | os.O_TRUNC, os.O_CREAT, os.O_CREAT | os.O_EXCL]:
+    print(os.fstat(os.open(\"a\", os.O_PATH | flags)).st_size)
+try: os.open(\"none\", os.O_PATH | os.O_CREAT)
+except FileNotFoundError: print(\"none\")'";
+        sandbox.on_host("echo text > a");
+        let expected = sandbox.control(script).succeeds().stdout;
+        assert_eq!(sandbox.run(script).succeeds().stdout, expected);
+        assert_eq!((sandbox.read("a").as_str(), sandbox.has("none")), ("text\n", false));
     });
 }

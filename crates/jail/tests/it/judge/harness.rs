@@ -66,7 +66,7 @@ pub(super) struct Options {
     pub(super) tools: Vec<&'static str>,
     pub(super) allow: Vec<&'static str>,
     pub(super) deny: Vec<&'static str>,
-    /// Substrings of paths that may not be read.
+    /// Ends of paths that may not be read.
     pub(super) hidden: Vec<&'static str>,
     /// Only the workspace and the script's own directories can be written.
     pub(super) is_closed: bool,
@@ -389,8 +389,9 @@ fn supervisor() {
     let root = base.join("w");
     let found = fs::metadata(&root).unwrap();
     let hidden = lists[3].clone();
-    let is_hidden =
-        move |path: &Path| hidden.iter().any(|part| path.to_string_lossy().contains(part.as_str()));
+    let is_hidden = move |path: &Path, _| {
+        hidden.iter().any(|part| path.to_string_lossy().ends_with(part.as_str()))
+    };
     keep(CapabilitySet::SYS_PTRACE);
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).unwrap();
     let before = fs::read_dir("/proc/self/fd").unwrap().count();
