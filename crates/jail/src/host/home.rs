@@ -3,12 +3,13 @@
 use super::system;
 use crate::spec::{Access, Entry, Kind, Source, What};
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 /// Directories below HOME that hold programs and nothing of the user's own.
 /// Credentials and settings of the same tools lie elsewhere and stay hidden.
 /// Those of [`PROGRAMS`] come after.
-const TOOLCHAINS: [&str; 38] = [
+const TOOLCHAINS: [&str; 43] = [
     ".asdf",
     ".elan",
     ".fnm",
@@ -27,7 +28,8 @@ const TOOLCHAINS: [&str; 38] = [
     ".local/share/pipx",
     ".local/share/pnpm",
     ".local/share/pypoetry",
-    ".local/share/uv",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
     ".local/share/virtualenvs",
     ".nix-profile",
     ".nodenv",
@@ -40,7 +42,11 @@ const TOOLCHAINS: [&str; 38] = [
     ".rbenv",
     ".rustup",
     ".rvm",
-    ".rye",
+    ".rye/py",
+    ".rye/self",
+    ".rye/shims",
+    ".rye/tools",
+    ".rye/uv",
     ".sdkman",
     ".stack/programs",
     ".volta",
@@ -48,6 +54,10 @@ const TOOLCHAINS: [&str; 38] = [
     "miniconda3",
     "miniforge3",
 ];
+
+/// Directories below shown ones where tools keep what lets them publish: tokens
+/// of opam-publish, npm's settings for all users, uv's credentials.
+const HELD_BACK: [&str; 3] = [".local/share/uv/credentials", ".npm-global/etc", ".opam/plugins"];
 
 /// Directories whose entries may be links to programs that lie elsewhere.
 const PROGRAMS: [&str; 6] =
@@ -106,6 +116,9 @@ pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Vec<Entry> {
     for place in PROGRAMS {
         shown.targets_of(&home.join(place));
     }
+    for place in HELD_BACK {
+        shown.hold_back(&home.join(place));
+    }
     let mut view = vec![Entry::private(home, 0o700)];
     view.extend(shown.entries.into_values());
     if let Some((cache, identity)) = cache {
@@ -149,6 +162,24 @@ impl Shown<'_> {
         }
     }
 
+    /// Masks a directory wherever it would be seen in a shown one.
+    fn hold_back(&mut self, place: &Path) {
+        if !place.is_dir() {
+            return;
+        }
+        let Ok(real) = place.canonicalize() else { return };
+        let seen_at = |entry: &Entry| match &entry.what {
+            What::Bind { source: Source::Path { path, .. }, .. } => {
+                Some(entry.at.join(real.strip_prefix(path).ok()?))
+            }
+            _ => None,
+        };
+        let seen: Vec<PathBuf> = self.entries.values().filter_map(seen_at).collect();
+        for at in seen {
+            self.add(Entry::new(at, What::Mask { kind: Kind::Directory }));
+        }
+    }
+
     fn file(&mut self, place: &Path) {
         if !place.is_file() {
             return;
@@ -177,7 +208,7 @@ impl Shown<'_> {
             return;
         };
         let Some(named) = plain(&directory.join(text)) else { return };
-        if !real.is_file() || self.place_of(&named).is_some() || self.is_own(&named) {
+        if !is_program(&real) || self.place_of(&named).is_some() || self.is_own(&named) {
             return;
         }
         match self.tools_own(&named) {
@@ -236,6 +267,11 @@ impl Shown<'_> {
     fn add(&mut self, entry: Entry) {
         self.entries.entry(entry.at.clone()).or_insert(entry);
     }
+}
+
+/// A link among programs to something else is no reason to show it.
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Without `.` and `..`, which are taken away by their names.

@@ -15,6 +15,7 @@ fn given() -> (tempfile::TempDir, PathBuf, PathBuf) {
 fn program(path: &Path) {
     create_dir_all(path.parent().unwrap()).unwrap();
     write(path, "").unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 fn link(at: &Path, to: impl AsRef<Path>) {
@@ -119,4 +120,52 @@ fn the_number_of_targets_is_bounded() {
     }
     let view = home(&own, None);
     assert!((TARGETS_MAX..TARGETS_MAX + 60).contains(&view.len()), "{}", view.len());
+}
+
+#[test]
+fn what_tools_publish_with_is_held_back() {
+    let (_base, own, elsewhere) = given();
+    write_below(&own, ".local/share/uv/tools/ruff/bin/ruff");
+    write_below(&own, ".local/share/uv/credentials/credentials.toml");
+    write_below(&own, ".rye/credentials");
+    write_below(&own, ".rye/shims/python");
+    write_below(&elsewhere, "opam/default/bin/ocaml");
+    write_below(&elsewhere, "opam/plugins/opam-publish/ada.token");
+    link(&own.join(".opam"), elsewhere.join("opam"));
+    let view = home(&own, None);
+    let uv = own.join(".local/share/uv");
+    assert_eq!(shown(&view, &uv.join("tools")), bind(&uv.join("tools")));
+    assert_eq!(shown(&view, &own.join(".rye/shims")), bind(&own.join(".rye/shims")));
+    let mask = Some("Mask { kind: Directory }".to_owned());
+    assert_eq!(shown(&view, &own.join(".opam/plugins")), mask);
+    let is_seen =
+        |path: &Path| view.iter().any(|entry| path.starts_with(&entry.at) && entry.at != own);
+    assert!(is_seen(&uv.join("tools/ruff")), "control");
+    assert!(
+        !is_seen(&uv.join("credentials")) && !is_seen(&own.join(".rye/credentials")),
+        "{view:?}"
+    );
+    // A program that lies beside them brings the directory into view.
+    write_below(&own, ".local/share/uv/uv");
+    std::fs::set_permissions(uv.join("uv"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    link(&own.join(".local/bin/uv"), "../share/uv/uv");
+    assert_eq!(shown(&home(&own, None), &uv.join("credentials")), mask);
+}
+
+#[test]
+fn links_among_programs_to_what_is_no_program_lead_nowhere() {
+    let (_base, own, _) = given();
+    write_below(&own, ".ssh/id_ed25519");
+    program(&own.join("apps/tool"));
+    link(&own.join(".local/bin/key"), "../../.ssh/id_ed25519");
+    link(&own.join(".local/bin/tool"), "../../apps/tool");
+    let view = home(&own, None);
+    assert_eq!(shown(&view, &own.join(".ssh/id_ed25519")), None);
+    assert_eq!(shown(&view, &own.join("apps/tool")), bind(&own.join("apps/tool")), "control");
+}
+
+fn write_below(base: &Path, name: &str) {
+    let path = base.join(name);
+    create_dir_all(path.parent().unwrap()).unwrap();
+    write(path, "text").unwrap();
 }
