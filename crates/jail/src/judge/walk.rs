@@ -193,6 +193,20 @@ pub(super) fn is_own_proc(path: &[u8], pid: u32) -> bool {
     first == pid.as_bytes()
 }
 
+/// Whether what is at `path` in a process's directory of procfs is for everybody
+/// to read, as `ps` does (proc(5)).
+pub(super) fn is_open_to_all(path: &[u8]) -> bool {
+    let names: Vec<&[u8]> = path.split(|byte| *byte == b'/').skip(3).collect();
+    let is_plain = |name: &[u8]| {
+        matches!(name, b"cgroup" | b"cmdline" | b"comm" | b"stat" | b"statm" | b"status")
+    };
+    match names[..] {
+        [] | [b"task"] | [b"task", _] => true,
+        [name] | [b"task", _, name] => is_plain(name),
+        _ => false,
+    }
+}
+
 /// Splits into parent, last name, and whether slashes follow it. The parent
 /// keeps its root slash and is empty if there is none.
 fn split(path: &[u8]) -> (&[u8], &[u8], bool) {
@@ -218,6 +232,16 @@ fn owned(bytes: &[u8]) -> Result<CString, Errno> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn of_a_process_only_what_ps_reads_is_open_to_all() {
+        for path in ["/proc/1", "/proc/1/stat", "/proc/1/task", "/proc/1/task/1/comm"] {
+            assert!(super::is_open_to_all(path.as_bytes()), "{path}");
+        }
+        for path in ["/proc/1/fd", "/proc/1/mem", "/proc/1/task/1/fd", "/proc/1/task/1/fd/stat"] {
+            assert!(!super::is_open_to_all(path.as_bytes()), "{path}");
+        }
+    }
+
     use super::*;
 
     #[test]
