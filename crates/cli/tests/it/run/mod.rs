@@ -1,7 +1,9 @@
 //! `atoll run` from outside, by root and by an ordinary user.
 
 mod basics;
+mod descriptors;
 mod devices;
+mod environment;
 mod hidden;
 mod kernel;
 mod masks;
@@ -9,6 +11,7 @@ mod namespaces;
 mod network;
 mod probe;
 mod procfs;
+mod secrets;
 
 use atoll_testkit::run::{Project, User};
 use atoll_testkit::skip::is_installed;
