@@ -7,8 +7,8 @@ use super::{home, read, view};
 use crate::env;
 use crate::error::CliError;
 use atoll_api::policy::{
-    Document, Host, Layer, Level, MergeError, MergeErrorKind, Merged, POLICY_FILE, Resolution,
-    WorkspaceMode, merge,
+    Document, EffectivePolicy, Host, Layer, Level, MergeError, MergeErrorKind, Merged, POLICY_FILE,
+    Resolution, WorkspaceMode, merge,
 };
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt;
@@ -72,7 +72,55 @@ pub(crate) fn load(flags: &PolicyFlags) -> Result<Loaded, CliError> {
     let host = Host { home: home.clone(), project: project.root.clone(), system, trusted };
     let merged =
         merge(&layers, &host).map_err(|errors| merge_error(&errors, user_file.as_deref()))?;
+    check_links(&layers, &merged.policy, &project, home.as_deref())?;
     Ok(Loaded { merged, project, cwd, home })
+}
+
+/// Refuses paths that lead through a link in what is writable from inside: an
+/// earlier run could have turned it to where nothing was meant to be granted.
+fn check_links(
+    layers: &[Layer],
+    policy: &EffectivePolicy,
+    project: &Project,
+    home: Option<&Path>,
+) -> Result<(), CliError> {
+    let granted = policy.files.write.iter().map(|grant| &grant.value.path);
+    let writable: Vec<&PathBuf> = std::iter::once(&project.root).chain(granted).collect();
+    for (path, found) in layers.iter().flat_map(|layer| &layer.paths) {
+        let Some(real) = &found.real else { continue };
+        let links = links_on(&expand(path, home)?);
+        let leaves = |root: &&&PathBuf| {
+            !real.starts_with(root) && links.iter().any(|directory| directory.starts_with(root))
+        };
+        if let Some(root) = writable.iter().find(leaves) {
+            let message = format!("{} leads through a link in {}", path.display(), root.display());
+            return Err(CliError::new(message)
+                .because("it could have been turned to anything from inside")
+                .hint(format!("if it is meant, name what it leads to: {}", real.display())));
+        }
+    }
+    Ok(())
+}
+
+/// The real directories that hold the links on an absolute path.
+fn links_on(path: &Path) -> Vec<PathBuf> {
+    let (mut at, mut found) = (PathBuf::from("/"), Vec::new());
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                at.pop();
+            }
+            Component::Normal(name) => {
+                let next = at.join(name);
+                if next.is_symlink() {
+                    found.push(at);
+                }
+                at = std::fs::canonicalize(&next).unwrap_or(next);
+            }
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+        }
+    }
+    found
 }
 
 /// Where the user's own policy lies, whether it is there or not.
@@ -151,15 +199,7 @@ fn layer(
 
 /// What a path of a document is on this machine.
 fn resolve(path: &Path, home: Option<&Path>) -> Result<Resolution, CliError> {
-    let spelled = match (path.strip_prefix("~"), home) {
-        (Err(_), _) => path.to_owned(),
-        (Ok(rest), Some(home)) => home.join(rest),
-        (Ok(_), None) => {
-            let message =
-                format!("cannot tell where {} is: there is no home directory", path.display());
-            return Err(CliError::new(message).hint("set HOME, or write the path from /"));
-        }
-    };
+    let spelled = expand(path, home)?;
     // An unreadable parent counts as missing: what cannot be reached cannot be shown.
     let real = std::fs::canonicalize(&spelled).ok();
     let is_socket = real
@@ -173,6 +213,19 @@ fn resolve(path: &Path, home: Option<&Path>) -> Result<Resolution, CliError> {
         _ => spelled.components().collect(),
     };
     Ok(Resolution { spelled, real, is_socket })
+}
+
+/// A path of a document with `~` replaced.
+fn expand(path: &Path, home: Option<&Path>) -> Result<PathBuf, CliError> {
+    match (path.strip_prefix("~"), home) {
+        (Err(_), _) => Ok(path.to_owned()),
+        (Ok(rest), Some(home)) => Ok(home.join(rest)),
+        (Ok(_), None) => {
+            let message =
+                format!("cannot tell where {} is: there is no home directory", path.display());
+            Err(CliError::new(message).hint("set HOME, or write the path from /"))
+        }
+    }
 }
 
 impl From<ScanError> for CliError {

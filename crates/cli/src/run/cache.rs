@@ -15,6 +15,18 @@ pub(crate) struct Cache {
     pub(crate) identity: (u64, u64),
 }
 
+/// Makes the directory that all of atoll's caches lie in, and refuses one that
+/// somebody else could have filled: `/etc` inside comes from there.
+pub(crate) fn base(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let found = std::fs::symlink_metadata(path)?;
+    let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+    if !is_own || found.mode() & 0o022 != 0 {
+        return Err(io::Error::other("others could have written there"));
+    }
+    Ok(())
+}
+
 /// Opens the cache of `project` below `base` (a real path), making
 /// it at the first run. It belongs to the workload's outside user.
 pub(crate) fn open(base: &Path, project: &Path, owner: (u32, u32)) -> io::Result<Cache> {

@@ -59,6 +59,8 @@ pub(super) fn prepare(
         home: caller.home.clone(),
         shell: caller.shell.clone(),
     };
+    cache::base(&cache_home)
+        .map_err(|error| in_cache("the cache cannot be used", &cache_home, error))?;
     let etc = atoll_jail::host::etc(&cache_home.join("host"), &account, HOSTNAME)
         .map_err(|error| in_cache("the sandbox's /etc cannot be made", &cache_home, error))?;
     let owner = (identity.user.outside_uid, identity.user.outside_gid);
