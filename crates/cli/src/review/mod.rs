@@ -2,6 +2,7 @@
 //! with their risks, for people and as JSON.
 
 mod json;
+mod names;
 mod patch;
 
 pub(crate) use json::{apply_json, changes_json, list_json};
@@ -21,6 +22,7 @@ pub(crate) struct Review {
     pub(crate) session: Session,
     pub(crate) view: View,
     pub(crate) changes: Changes,
+    targets: names::Targets,
 }
 
 impl Review {
@@ -30,11 +32,20 @@ impl Review {
             let message = format!("cannot read the changes of session {}", session.id());
             CliError::new(message).because(error)
         })?;
-        Ok(Self { session, view, changes })
+        let targets = names::Targets::of(&session.record().project);
+        Ok(Self { session, view, changes, targets })
     }
 
     /// Why a change should be looked at before it is applied.
     pub(crate) fn risks(&self, change: &Change) -> Vec<Risk> {
+        let mut risks = self.known_risks(change);
+        if risks.is_empty() {
+            risks.extend(self.targets.risk(change));
+        }
+        risks
+    }
+
+    fn known_risks(&self, change: &Change) -> Vec<Risk> {
         let mut item = Item::of(change);
         if !risk::wants_content(&change.path) {
             return risk::classify(&item);
