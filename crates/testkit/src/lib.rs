@@ -1,5 +1,6 @@
 //! Helpers for tests; never linked into a program that ships.
 
+pub mod picture;
 pub mod pty;
 pub mod run;
 pub mod skip;
