@@ -163,6 +163,19 @@ impl Listener {
         self.add(id, file, narrow(libc::SECCOMP_ADDFD_FLAG_SEND), 0, cloexec)
     }
 
+    /// As [`Self::reply_with_fd`], but `file` is closed here before the caller goes
+    /// on, for another wake-up of it: what anybody still has open for writing
+    /// cannot be run (`ETXTBSY` of execve(2)).
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reply_with_fd`].
+    pub fn hand_over(&mut self, id: u64, file: OwnedFd, cloexec: bool) -> io::Result<()> {
+        let number = self.add(id, file.as_fd(), 0, 0, cloexec)?;
+        drop(file);
+        self.reply(id, Reply::Value(number.into()))
+    }
+
     /// Puts a copy of `file` at `number` of the caller's table, closing what is
     /// there. The caller waits on.
     ///

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use atoll_sys::notify::{Listener, Notification, Reply};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::call::{Call, decode};
@@ -420,8 +421,13 @@ fn send(
 fn reply(listener: &mut Listener, id: u64, answer: Result<Answer, Errno>) {
     let reply = match answer {
         Ok(Answer::File { file, cloexec }) => {
-            match listener.reply_with_fd(id, file.as_fd(), cloexec) {
-                Ok(_) => return,
+            let given = if is_program_for_writing(file.as_fd()) {
+                listener.hand_over(id, file, cloexec)
+            } else {
+                listener.reply_with_fd(id, file.as_fd(), cloexec).map(drop)
+            };
+            match given {
+                Ok(()) => return,
                 // By the caller's limit of descriptors, for one.
                 Err(error) => Reply::Error(errno(error).raw_os_error()),
             }
@@ -432,6 +438,15 @@ fn reply(listener: &mut Listener, id: u64, answer: Result<Answer, Errno>) {
         Err(error) => Reply::Error(error.raw_os_error()),
     };
     let _gone = listener.reply(id, reply);
+}
+
+/// Whether the caller may want to run what it writes: then our own descriptor
+/// must not outlive its write. A file that becomes executable later does so by a
+/// call that comes here, after this one.
+fn is_program_for_writing(file: BorrowedFd<'_>) -> bool {
+    let is_for_writing = rustix::fs::fcntl_getfl(file)
+        .is_ok_and(|flags| flags.intersects(OFlags::RDWR | OFlags::WRONLY));
+    is_for_writing && rustix::fs::fstat(file).is_ok_and(|stat| stat.st_mode & 0o111 != 0)
 }
 
 fn operation(call: Call) -> &'static str {
