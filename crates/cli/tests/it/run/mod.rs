@@ -17,8 +17,17 @@ mod network;
 mod probe;
 mod procfs;
 mod secrets;
+mod toolchains;
+mod work_browser;
+mod work_database;
+mod work_debug;
+mod work_git;
+mod work_node;
+mod work_python;
+mod work_rust;
+mod work_system;
 
-use atoll_testkit::run::{Project, User};
+use atoll_testkit::run::{Project, Ran, User};
 use atoll_testkit::skip::is_installed;
 
 /// Runs `test` with an empty project for each user there can be.
@@ -26,4 +35,24 @@ fn each(test: impl Fn(&Project)) {
     for user in User::all() {
         test(&Project::new(user, env!("CARGO_BIN_EXE_atoll")));
     }
+}
+
+/// Runs `test` with an empty project for each user there can be, live and under
+/// review; it gets the flags for that.
+fn each_way(test: impl Fn(&Project, &[&str])) {
+    for mode in ["live", "review"] {
+        each(|project| test(project, &["--workspace", mode]));
+    }
+}
+
+/// Runs a script inside and, in an empty directory beside, without a sandbox;
+/// both must succeed and say the same.
+fn same_as_bare(project: &Project, flags: &[&str], script: &str) -> Ran {
+    let run = project.run_sh(flags, script);
+    assert_eq!(run.code(), Some(0), "{}", run.text());
+    let beside = project.outside();
+    let bare = project.bare_sh(&format!("cd {}; {script}", beside.display()));
+    assert_eq!(bare.code(), Some(0), "{}", bare.text());
+    assert_eq!(run.stdout(), bare.stdout(), "{}", run.text());
+    run
 }
