@@ -29,7 +29,7 @@ variables! {
     SHELL: "the login shell that the account inside gets; else /bin/sh";
     USER: "the account's name inside, where the user is the caller; else user";
     XDG_CACHE_HOME: "where the private package caches of projects lie, below atoll/; else ~/.cache";
-    XDG_CONFIG_HOME: "where the user's policy lies, as atoll/config.toml; else ~/.config. Only an absolute path counts";
+    XDG_CONFIG_HOME: "where the user's policy lies, as atoll/config.toml, and git's settings; else ~/.config. Only an absolute path counts";
     XDG_STATE_HOME: "where review sessions are kept, in atoll/sessions; else ~/.local/state. Only an absolute path counts";
     PATH: "where `atoll doctor` looks for runsc and criu";
     NO_COLOR: "no colours, if set";

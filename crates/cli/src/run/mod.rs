@@ -7,6 +7,7 @@
 //! half, [`report`] says how it went and [`notes`] what the command did not get,
 //! [`unmade`] why it could not begin.
 
+mod author;
 mod cache;
 mod caller;
 mod command;
@@ -19,6 +20,7 @@ mod masker;
 mod notes;
 mod prepare;
 mod protect;
+mod read;
 mod refusal;
 mod report;
 mod repository;

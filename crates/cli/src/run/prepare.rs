@@ -4,7 +4,7 @@ use super::caller::Caller;
 use super::inside::Inside;
 use super::notes::{self, Notes};
 use super::view::{self, HandedTree};
-use super::{cache, command, environment, protect, repository, review};
+use super::{author, cache, command, environment, protect, repository, review};
 use crate::env;
 use crate::error::CliError;
 use crate::policy::load::Loaded;
@@ -80,7 +80,9 @@ pub(super) fn prepare(
         WorkspaceMode::None => None,
         _ => repository::outside(&project.root, project.owner.0, Some(&caller.home)),
     };
+    let git_files = author::files(&caller.home, env::XDG_CONFIG_HOME.path());
     let view = view::build(&view::Given {
+        git_settings: author::settings(&git_files),
         policy,
         repository: repository.as_ref(),
         project: &project,

@@ -8,10 +8,10 @@
 //!
 //! Source: gitrepository-layout(5), git-worktree(1).
 
+use super::read::small as read;
 use atoll_api::policy::write_refusal;
 use atoll_jail::judge::git::config;
 use std::ffi::OsStr;
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -70,12 +70,6 @@ fn real(base: &Path, text: &[u8]) -> Option<PathBuf> {
     std::fs::canonicalize(base.join(OsStr::from_bytes(&text[..end]))).ok()
 }
 
-fn read(path: &Path, most: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(most).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +123,12 @@ mod tests {
         fs::write(entry.join("commondir"), format!("{}/r/.git\n", base.display())).unwrap();
         fs::write(entry.join("gitdir"), "../.git\n").unwrap();
         fs::write(base.join("evil/.git"), "gitdir: entry\n").unwrap();
+        assert_eq!(found("evil"), None);
+        // A pipe keeps nobody waiting.
+        let mode = rustix::fs::Mode::RUSR;
+        fs::remove_file(entry.join("commondir")).unwrap();
+        let (kind, name) = (rustix::fs::FileType::Fifo, entry.join("commondir"));
+        rustix::fs::mknodat(rustix::fs::CWD, name, kind, mode, 0).unwrap();
         assert_eq!(found("evil"), None);
         fs::write(base.join("w/.git"), "gitdir: ").unwrap();
         assert_eq!(found("w"), None);

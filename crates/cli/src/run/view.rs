@@ -35,6 +35,8 @@ pub(crate) struct Given<'a> {
     /// Paths of the project that are hidden, relative to it; under review the
     /// session hides them itself.
     pub(crate) hidden: &'a [Hidden],
+    /// What is in the private `~/.gitconfig`.
+    pub(crate) git_settings: String,
     /// The project's repository, where it lies outside.
     pub(crate) repository: Option<&'a Repository>,
     /// The review session, where the project is under review.
@@ -92,6 +94,11 @@ pub(crate) fn build(given: &Given<'_>) -> View {
     view.push(Entry::new("/proc", proc));
     let cache = given.cache.map(|cache| (cache.path.as_path(), cache.identity));
     view.extend(host::home(given.home, cache));
+    if !given.git_settings.is_empty() {
+        let content = given.git_settings.clone().into_bytes();
+        let what = What::File { content, mode: 0o644 };
+        view.push(Entry::new(given.home.join(".gitconfig"), what));
+    }
     let mut writable = vec![
         given.home.to_owned(),
         PathBuf::from("/tmp"),

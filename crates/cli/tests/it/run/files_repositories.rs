@@ -52,6 +52,22 @@ fn everyday_work_goes_on_and_leaves_hooks_and_config_as_they_were() {
 }
 
 #[test]
+fn commits_are_by_the_user_and_other_settings_stay_outside() {
+    each(|project| {
+        let set_up = "git config --global user.name 'Ada \"L\" B'; git config --global user.email a@x; \
+            git config --global core.pager evil; git init -q .";
+        succeeds(project.bare_sh(set_up));
+        for mode in ["live", "review"] {
+            let script = "git commit -q --allow-empty -m x && git log -1 --format='%an %ae %cn'; \
+                git config core.pager; git config --global core.pager inside && git config core.pager";
+            let run = succeeds(project.run_sh(&["--workspace", mode], script));
+            assert_eq!(run.stdout(), "Ada \"L\" B a@x Ada \"L\" B\ninside\n", "{}", run.text());
+        }
+        assert_eq!(project.bare_sh("git config core.pager").stdout(), "evil\n", "the control");
+    });
+}
+
+#[test]
 fn harmless_settings_are_written_as_git_would() {
     with_repository(|project| {
         let _made = project.outside();
