@@ -203,6 +203,8 @@ impl Walk<'_> {
                     }
                     Below::Path(from) => (Some(from), true),
                 };
+                // One that moved away and back is where it was.
+                let is_moved = is_moved && lower.as_deref() != Some(path);
                 if let Some(lower) = lower {
                     self.see_through(&mut inner, lower, is_moved, origin)?;
                 }
