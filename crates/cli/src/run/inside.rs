@@ -9,7 +9,7 @@ use atoll_guest::workload::{Slave, Workload, now_us};
 use atoll_jail::apply;
 use atoll_jail::confine::{ConfineError, Confinement, Listening, Walls};
 use atoll_jail::enter::Newborn;
-use atoll_jail::judge::{Condition, Config, Hidden, Pattern, TRAPS};
+use atoll_jail::judge::{self, Condition, Config, Hidden, Pattern};
 use atoll_jail::plan::Step;
 use atoll_jail::seccomp::Trap;
 use atoll_jail::spec::User;
@@ -29,8 +29,41 @@ pub(super) struct Inside {
     pub(super) terminal: Option<TerminalSpec>,
     /// Hidden files of a live workspace.
     pub(super) masks: Vec<Mask>,
-    /// The rules of a live workspace.
-    pub(super) rules: Option<LiveRules>,
+    pub(super) supervision: Supervision,
+}
+
+/// What PID 1 does about the workload's calls, beside telling what is refused.
+#[derive(Debug)]
+pub(super) enum Supervision {
+    /// Nothing.
+    Tell,
+    /// Judges calls that change names of a live workspace.
+    Judge(LiveRules),
+    /// Moves directories of the review workspace at this place, whose overlay
+    /// cannot.
+    Move(PathBuf),
+}
+
+impl Supervision {
+    /// The calls to be handed over, as the filter wants them.
+    fn traps(&self) -> Vec<Trap> {
+        let (traps, is_strict) = match self {
+            Self::Tell => return Vec::new(),
+            Self::Judge(rules) => (judge::TRAPS, rules.hidden.is_some()),
+            Self::Move(_) => (judge::RENAMES, false),
+        };
+        traps
+            .iter()
+            .map(|trap| if is_strict { trap.strict() } else { *trap })
+            .map(|trap| Trap {
+                number: u32::try_from(trap.number).unwrap_or(u32::MAX),
+                when: match trap.condition {
+                    Condition::Always => None,
+                    Condition::AnyBit { argument, mask } => Some((u32::from(argument), mask)),
+                },
+            })
+            .collect()
+    }
 }
 
 /// What the judge of a live workspace goes by.
@@ -71,10 +104,14 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
         };
         init::fail(&control, failure(step, &error, errno));
     }
-    let mut traps = inside.rules.as_ref().map(LiveRules::traps).unwrap_or_default();
+    let mut traps = inside.supervision.traps();
     // There is no network yet but loopback, so what leaves it is worth a word.
     traps.push(tell::CONNECT);
-    let listening = if inside.rules.is_some() { Listening::Needed } else { Listening::Wanted };
+    let listening = match inside.supervision {
+        Supervision::Judge(_) => Listening::Needed,
+        // An older kernel moves no directories of a review.
+        Supervision::Move(_) | Supervision::Tell => Listening::Wanted,
+    };
     let walls = match Walls::prepare(&inside.confinement, &traps, listening) {
         Ok(walls) => walls,
         Err(error) => init::fail(&control, not_confined(&error)),
@@ -89,33 +126,19 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
         let Some(walls) = walls.take() else {
             return Err(failure("confine", &std::io::Error::from(std::io::ErrorKind::Other), 0));
         };
-        match &inside.rules {
-            Some(rules) => {
+        match &inside.supervision {
+            Supervision::Judge(rules) => {
                 let config = rules.config(inside.workload.umask);
                 supervisor::judged(&inside.workload, slave, walls, config)
             }
-            None => supervisor::told(&inside.workload, slave, walls),
+            Supervision::Move(root) => supervisor::moved(&inside.workload, slave, walls, root),
+            Supervision::Tell => supervisor::told(&inside.workload, slave, walls),
         }
     };
     init::run(&control, inside.terminal.as_ref(), &mut start)
 }
 
 impl LiveRules {
-    /// The judge's calls as the filter wants them.
-    fn traps(&self) -> Vec<Trap> {
-        TRAPS
-            .iter()
-            .map(|trap| if self.hidden.is_some() { trap.strict() } else { *trap })
-            .map(|trap| Trap {
-                number: u32::try_from(trap.number).unwrap_or(u32::MAX),
-                when: match trap.condition {
-                    Condition::Always => None,
-                    Condition::AnyBit { argument, mask } => Some((u32::from(argument), mask)),
-                },
-            })
-            .collect()
-    }
-
     fn config(&self, umask: u32) -> Config {
         Config {
             root: self.root.clone(),

@@ -1,7 +1,7 @@
 //! Everything that is decided and opened before the sandbox exists.
 
 use super::caller::Caller;
-use super::inside::Inside;
+use super::inside::{Inside, Supervision};
 use super::notes::{self, Notes};
 use super::view::{self, HandedTree};
 use super::{author, cache, command, environment, protect, repository, review};
@@ -117,9 +117,12 @@ pub(super) fn prepare(
         _ => None,
     });
     let masks = masks.collect();
-    let rules = (policy.workspace.mode.value == WorkspaceMode::Live)
-        .then(|| protect::rules(policy, &project, ignore))
-        .transpose()?;
+    let supervision = match policy.workspace.mode.value {
+        WorkspaceMode::Live => Supervision::Judge(protect::rules(policy, &project, ignore)?),
+        // Root's overlay renames directories by itself.
+        WorkspaceMode::Review if caller.uid != 0 => Supervision::Move(project.root.clone()),
+        WorkspaceMode::Review | WorkspaceMode::None => Supervision::Tell,
+    };
     let steps = atoll_jail::plan::plan(&view.spec)
         .map_err(|error| CliError::new("the sandbox cannot be planned").because(error))?;
     let terminal = stdio.setup().map(|setup| TerminalSpec {
@@ -135,7 +138,7 @@ pub(super) fn prepare(
             workload,
             terminal,
             masks,
-            rules,
+            supervision,
         },
         handed: view.handed,
         late: view.late,

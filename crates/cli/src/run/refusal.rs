@@ -174,6 +174,10 @@ impl Refusal {
             "kernel.set-id" => {
                 "programs that take their owner's rights are made outside".to_owned()
             }
+            "review.rename" => {
+                "it can be copied, or root runs the review, or it is live: --workspace live"
+                    .to_owned()
+            }
             rule => hints::advice(rule).unwrap_or("nothing lifts it").to_owned(),
         }
     }

@@ -3,7 +3,8 @@
 //! In a live workspace the judge does. It is in a Landlock domain with the
 //! workload's own rights, or its opens would reach further than the workload's;
 //! the workload is in a domain below that one, so that it cannot trace PID 1.
-//! Without a live workspace what the filter refuses is only told.
+//! So it is where PID 1 moves directories of a review workspace, for ordinary
+//! users. Else what the filter refuses is only told.
 
 use super::inside::{failure, not_confined};
 use super::refusal;
@@ -11,11 +12,13 @@ use atoll_guest::init::{self, Attendant};
 use atoll_guest::message::Failure;
 use atoll_guest::workload::{self, Slave, Started, Workload};
 use atoll_jail::confine::{self, Walls};
-use atoll_jail::judge::{Config, Denial, Judge, Refuser, Serving};
+use atoll_jail::judge::{Config, Denial, Judge, Moves, Moving, Refuser, Serving};
+use atoll_store::apply::STAGE_PREFIX;
 use atoll_sys::caps;
 use atoll_sys::process;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 /// A workload that runs, and who attends to it.
@@ -25,10 +28,40 @@ pub(super) type Attended = (Started, Option<Box<dyn Attendant>>);
 pub(super) fn judged(
     workload: &Workload,
     slave: Option<&Slave>,
-    mut walls: Walls,
+    walls: Walls,
     config: Config,
 ) -> Result<Attended, Failure> {
     let judge = Judge::new(config).map_err(|error| failure("judge", &error, 0))?;
+    let (started, listener) = start_below(workload, slave, walls)?;
+    let listener =
+        listener.ok_or_else(|| failure("seccomp", &io::Error::from(io::ErrorKind::NotFound), 0))?;
+    let serving = judge.begin(listener).map_err(|error| failure("judge", &error, 0))?;
+    Ok((started, Some(Box::new(Judging { serving: Some(serving) }))))
+}
+
+/// Starts the workload of a review workspace whose directories PID 1 moves.
+pub(super) fn moved(
+    workload: &Workload,
+    slave: Option<&Slave>,
+    walls: Walls,
+    root: &Path,
+) -> Result<Attended, Failure> {
+    let moves = Moves::new(root, &format!("{STAGE_PREFIX}move-"))
+        .map_err(|error| failure("judge", &error, 0))?;
+    let (started, listener) = start_below(workload, slave, walls)?;
+    // An older kernel answers renames itself.
+    let Some(listener) = listener else { return Ok((started, None)) };
+    let moving = moves.begin(listener).map_err(|error| failure("judge", &error, 0))?;
+    Ok((started, Some(Box::new(Helping { moving: Some(moving) }))))
+}
+
+/// Starts the workload in a domain below PID 1's, and makes PID 1 ready to act
+/// for it. Gives the listener, if there is one.
+fn start_below(
+    workload: &Workload,
+    slave: Option<&Slave>,
+    mut walls: Walls,
+) -> Result<(Started, Option<OwnedFd>), Failure> {
     if let Some(rules) = walls.split_domain().map_err(|error| not_confined(&error))? {
         confine::restrict(rules).map_err(|error| not_confined(&error))?;
     }
@@ -36,12 +69,8 @@ pub(super) fn judged(
     confine::drop_capabilities(1 << caps::SYS_PTRACE).map_err(|error| not_confined(&error))?;
     // The caller's pipes are the workload's alone, and the judge's work begins.
     init::leave_standard_descriptors();
-    let listener = started
-        .listener
-        .take()
-        .ok_or_else(|| failure("seccomp", &io::Error::from(io::ErrorKind::NotFound), 0))?;
-    let serving = judge.begin(listener).map_err(|error| failure("judge", &error, 0))?;
-    Ok((started, Some(Box::new(Judging { serving: Some(serving) }))))
+    let listener = started.listener.take();
+    Ok((started, listener))
 }
 
 /// Starts the workload; PID 1 tells what is refused.
@@ -100,6 +129,41 @@ impl Attendant for Judging {
 
     fn timeout(&self) -> Option<Duration> {
         self.serving.as_ref().and_then(Serving::timeout)
+    }
+}
+
+struct Helping {
+    moving: Option<Moving>,
+}
+
+impl Attendant for Helping {
+    fn readable(&self) -> Option<BorrowedFd<'_>> {
+        self.moving.as_ref().map(Moving::as_fd)
+    }
+
+    fn attend(&mut self) -> Vec<Vec<u8>> {
+        let mut records = Vec::new();
+        let mut tell = |denial: Denial| records.push(refusal::denied(&denial));
+        let Some(moving) = &mut self.moving else { return records };
+        match moving.attend(&mut tell) {
+            Ok(true) => {}
+            // The workload's end follows.
+            Ok(false) => records.extend(self.finish()),
+            // Renames would fail for no reason from here on.
+            Err(_) => process::exit_now(1),
+        }
+        records
+    }
+
+    fn finish(&mut self) -> Vec<Vec<u8>> {
+        if let Some(moving) = self.moving.take() {
+            moving.finish();
+        }
+        Vec::new()
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        None
     }
 }
 

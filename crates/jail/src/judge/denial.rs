@@ -19,6 +19,8 @@ pub enum Class {
     Kernel,
     /// A connection out of the sandbox.
     Network,
+    /// What the overlay of a review cannot do.
+    Review,
 }
 
 /// The rules, each with a code that does not change.
@@ -39,6 +41,7 @@ pub enum Rule {
     UserDeny,
     Hidden,
     Supervisor,
+    ReviewRename,
 }
 
 impl Rule {
@@ -60,6 +63,7 @@ impl Rule {
             Self::UserDeny => "user-deny",
             Self::Hidden => "hidden",
             Self::Supervisor => "supervisor",
+            Self::ReviewRename => "review.rename",
         }
     }
 }

@@ -20,9 +20,8 @@
 //! `entry`, `change` (performing), `install` and `pointer` (judged content),
 //! `ledger` (memory), `serve` (the loop), `git` (formats).
 //!
-//! Not here: renames of directories across the layers of an overlay (`EXDEV`).
-//! They belong in `entry`, where a rename is performed, after its verdict: the
-//! judge's `State::rename` has both directories as descriptors and both kinds.
+//! Where a review workspace needs help with renames of directories, `moves` is
+//! the loop, without any rule about names, and `transfer` moves a directory.
 
 mod call;
 mod caller;
@@ -34,6 +33,7 @@ mod footing;
 pub mod git;
 mod install;
 mod ledger;
+mod moves;
 mod names;
 mod open;
 mod pointer;
@@ -41,11 +41,13 @@ mod rules;
 mod serve;
 mod state;
 mod survey;
+mod transfer;
 mod traps;
 mod walk;
 
 pub use denial::{Class, Denial, Report, Rule, Sink};
 pub use footing::FootingError;
+pub use moves::{Moves, Moving, RENAMES};
 pub use names::{Pattern, PatternError};
 pub use rules::{Config, Hidden};
 pub use serve::{Ended, Judge, NewError, Refuser, ServeError, Serving};

@@ -92,13 +92,16 @@ impl Rules {
     /// are what tools read.
     pub(super) fn links_at(&self, root: &Path) -> Vec<Vec<u8>> {
         // Most projects have none of these names: one look at the root tells.
-        let present: HashSet<OsString> = std::fs::read_dir(root)
-            .map(|entries| entries.flatten().map(|entry| entry.file_name()).collect())
-            .unwrap_or_default();
+        // One that cannot be listed can still be entered, so there each is tried.
+        let present: Option<HashSet<OsString>> = std::fs::read_dir(root)
+            .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect())
+            .ok();
         let literal = |pattern: &Pattern| {
             let names = pattern.literal_rest(0)?;
             let first = names.first().copied().unwrap_or_default();
-            present.contains(OsStr::from_bytes(first)).then(|| names.join(&b'/'))
+            let is_there =
+                present.as_ref().is_none_or(|present| present.contains(OsStr::from_bytes(first)));
+            is_there.then(|| names.join(&b'/'))
         };
         let mut found = Vec::new();
         for name in self.tool_names.iter().filter_map(literal) {
@@ -169,6 +172,20 @@ mod tests {
         assert_eq!(tools(&rules, "x.code-workspace"), [covered(0, 1)]);
         let rests = vec![Some(b"settings.json".to_vec())];
         assert_eq!(tools(&rules, "a/.claude"), [ToolMatch::Above { place: 1, rests }]);
+    }
+
+    #[test]
+    fn links_are_found_where_the_root_cannot_be_listed() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+        let top = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(top.path()).unwrap();
+        symlink("elsewhere", root.join(".envrc")).unwrap();
+        let expected = vec![root.join("elsewhere").into_os_string().into_vec()];
+        let rules = rules(&[".envrc", ".vscode"]);
+        assert_eq!(rules.links_at(&root), expected);
+        // Root lists it all the same.
+        std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o311)).unwrap();
+        assert_eq!(rules.links_at(&root), expected);
     }
 
     #[test]

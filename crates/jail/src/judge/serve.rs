@@ -30,9 +30,9 @@ const SETTLE: Duration = Duration::from_millis(1);
 const MAX_WAITING: usize = 256;
 
 #[cfg(target_arch = "x86_64")]
-const ARCH: u32 = 0xc000_003e;
+pub(super) const ARCH: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
-const ARCH: u32 = 0xc000_00b7;
+pub(super) const ARCH: u32 = 0xc000_00b7;
 
 #[derive(Debug, thiserror::Error)]
 pub enum NewError {
@@ -244,7 +244,10 @@ impl Judge {
             return Ok(None);
         };
         if Connections::concerns(&notification) {
-            self.tell_connection(listener, &notification, thread, sink);
+            let id = notification.id;
+            let caller = Caller { footing: &self.footing, listener, id, thread };
+            tell_connection(&mut self.connections, caller, &notification, sink);
+            let _gone = listener.reply(id, Reply::Continue);
             return Ok(None);
         }
         // Where the judge answers a call, the table's rule for it is not in the filter.
@@ -266,28 +269,6 @@ impl Judge {
             }
         };
         Ok(send(listener, &notification, thread, answer))
-    }
-
-    /// Tells of a connection that cannot come about; the kernel refuses it.
-    fn tell_connection(
-        &mut self,
-        listener: &mut Listener,
-        notification: &Notification,
-        thread: NonZeroU32,
-        sink: &mut dyn Sink,
-    ) {
-        let id = notification.id;
-        let caller = Caller { footing: &self.footing, listener, id, thread };
-        let read = |address: u64, buffer: &mut [u8]| {
-            caller.bytes(address, buffer.len()).is_ok_and(|bytes| {
-                buffer.copy_from_slice(&bytes);
-                caller.is_waiting()
-            })
-        };
-        if let Some(denial) = self.connections.denial(notification, read) {
-            sink.denied(denial);
-        }
-        let _gone = listener.reply(id, Reply::Continue);
     }
 
     /// Tries again what would block, and wakes callers that a signal waits for.
@@ -323,6 +304,24 @@ impl Judge {
             reply(listener, waiting.id, answer);
         }
         *pending = kept;
+    }
+}
+
+/// Tells of a connection that cannot come about; the kernel refuses it.
+pub(super) fn tell_connection(
+    connections: &mut Connections,
+    caller: Caller<'_>,
+    notification: &Notification,
+    sink: &mut dyn Sink,
+) {
+    let read = |address: u64, buffer: &mut [u8]| {
+        caller.bytes(address, buffer.len()).is_ok_and(|bytes| {
+            buffer.copy_from_slice(&bytes);
+            caller.is_waiting()
+        })
+    };
+    if let Some(denial) = connections.denial(notification, read) {
+        sink.denied(denial);
     }
 }
 
@@ -383,7 +382,7 @@ impl AsFd for Refuser {
 
 /// A call that no rule about names is for: one that the filter's own table
 /// refuses, told here first.
-fn refuse(notification: &Notification, sink: &mut dyn Sink) -> Errno {
+pub(super) fn refuse(notification: &Notification, sink: &mut dyn Sink) -> Errno {
     let number = u32::try_from(notification.number).ok();
     let Some((errno, line)) = number.and_then(seccomp::refusal) else { return Errno::NOSYS };
     sink.denied(Denial {
@@ -470,14 +469,14 @@ fn operation(call: Call) -> &'static str {
     }
 }
 
-enum Wake {
+pub(super) enum Wake {
     Call,
     HungUp,
     Control,
     Time,
 }
 
-fn wait(
+pub(super) fn wait(
     listener: &Listener,
     control: Option<BorrowedFd<'_>>,
     timeout: Option<Duration>,

@@ -134,8 +134,9 @@ pub fn sweep(project: &Path, session: &str) -> io::Result<()> {
 }
 
 /// How staging directories are called, in the project and in the upper. Names
-/// like this at the top of an upper are not looked at.
-pub(crate) const STAGE_PREFIX: &str = ".atoll-apply-";
+/// like this at the top of an upper are not looked at, so that what a killed
+/// session was in the middle of making is no change.
+pub const STAGE_PREFIX: &str = ".atoll-apply-";
 
 /// The name of the staging directory at the top of the project.
 pub(crate) fn stage_name(session: &str) -> OsString {

@@ -16,6 +16,7 @@ mod namespaces;
 mod network;
 mod probe;
 mod procfs;
+mod review_rename;
 mod secrets;
 mod toolchains;
 mod work_browser;
