@@ -95,6 +95,7 @@ pub fn start(
             filter_us = confined_us - before;
             // The listener stays in the shared table; ours is cut off here.
             atoll_sys::fd::unshare_and_close_from(3).map_err(|error| jail("close_range", error))?;
+            close_standard(workload, slave);
             Err(run(workload))
         });
         failure = outcome.err();
@@ -135,11 +136,8 @@ fn prepare(workload: &Workload, slave: Option<&Slave>) -> Result<(), Failure> {
         let descriptor = match (standard, slave) {
             (Standard::Terminal, Some(slave)) => slave.fd.as_fd(),
             (Standard::Descriptor(fd), _) => fd.as_fd(),
-            (Standard::Inherit, _) => continue,
-            (Standard::Closed, _) | (Standard::Terminal, None) => {
-                atoll_sys::fd::close_standard(number);
-                continue;
-            }
+            // Closed later: see there.
+            (Standard::Inherit | Standard::Closed, _) | (Standard::Terminal, None) => continue,
         };
         atoll_sys::fd::make_standard(descriptor, number).map_err(|error| jail("dup2", error))?;
     }
@@ -154,6 +152,17 @@ fn prepare(workload: &Workload, slave: Option<&Slave>) -> Result<(), Failure> {
         errno: error.raw_os_error(),
     })?;
     (workload.restore_signals)().map_err(|error| jail("rt_sigprocmask", error))
+}
+
+/// Closes what the workload is not to have, when the table is its own and nothing
+/// more is opened: the number would go to the next descriptor that is made, such
+/// as the listener, and with it to the workload.
+fn close_standard(workload: &Workload, slave: Option<&Slave>) {
+    for (number, standard) in (0_u8..).zip(&workload.standard) {
+        if matches!((standard, slave), (Standard::Closed, _) | (Standard::Terminal, None)) {
+            atoll_sys::fd::close_standard(number);
+        }
+    }
 }
 
 /// Tries the candidates as a shell does: the first that runs; a refusal is
