@@ -22,6 +22,19 @@ pub enum TreeError {
     MapOwners { path: PathBuf, source: io::Error },
 }
 
+impl TreeError {
+    /// The failed step, for whoever explains it, with the errno.
+    #[must_use]
+    pub fn step(&self) -> (&'static str, Option<i32>) {
+        match self {
+            Self::Open { source, .. } => ("openat2", source.raw_os_error()),
+            Self::Changed { .. } => ("openat2", None),
+            Self::Clone { source, .. } => ("open_tree", source.raw_os_error()),
+            Self::MapOwners { source, .. } => ("mount_setattr", source.raw_os_error()),
+        }
+    }
+}
+
 /// Opens a real path of the host: no symbolic link on the way, and the same
 /// (device, inode) as was planned.
 ///

@@ -2,7 +2,7 @@
 
 use crate::error::CliError;
 use crate::policy::{PolicyFlags, load};
-use crate::run::{Request, run as run_request};
+use crate::run::{Request, explained, run as run_request};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -38,8 +38,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     let started_us = atoll_guest::workload::now_us();
-    let network = atoll_sys::netns::prepare()
-        .map_err(|error| CliError::new("the sandbox cannot be made").because(error))?;
+    let network = atoll_sys::netns::prepare().map_err(unstarted)?;
     let loaded = load(&args.policy)?;
     let request = Request {
         command: &args.command,
@@ -68,4 +67,10 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     // A shell's loop ends with Ctrl-C only if its command dies of it.
     report.outcome.pass_interrupt_on();
     Ok(ExitCode::from(report.exit_status()))
+}
+
+/// Not even a first process could be started.
+fn unstarted(error: std::io::Error) -> CliError {
+    let errno = error.raw_os_error().unwrap_or(0);
+    explained(CliError::new("the sandbox cannot be made").because(error), "clone", errno)
 }

@@ -72,6 +72,23 @@ impl Caller {
     }
 }
 
+/// Says whether this user namespace has the user at all: a root that is alone in
+/// its namespace, as in some containers, cannot become anybody else.
+pub(crate) fn exists(uid: u32) -> bool {
+    std::fs::read_to_string("/proc/self/uid_map").map_or(true, |map| holds(&map, uid))
+}
+
+/// Lines of first id inside, first id outside, count (user_namespaces(7)).
+fn holds(map: &str, uid: u32) -> bool {
+    map.lines().any(|line| {
+        let mut numbers = line.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
+        match (numbers.next().flatten(), numbers.nth(1).flatten()) {
+            (Some(first), Some(count)) => (first..first + count).contains(&u64::from(uid)),
+            _ => false,
+        }
+    })
+}
+
 /// A name that can stand in an account file.
 fn is_plain(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -91,6 +108,15 @@ mod tests {
         let identity = caller(1000).identity((1001, 1001));
         assert_eq!((identity.user.inside_uid, identity.user.outside_uid), (1000, 1000));
         assert!(!identity.maps_project);
+    }
+
+    #[test]
+    fn ids_that_a_namespace_has() {
+        let whole = "         0          0 4294967295\n";
+        assert!(holds(whole, NOBODYS_ID) && holds(whole, 0));
+        let alone = "         0       1000          1\n";
+        assert!(holds(alone, 0) && !holds(alone, NOBODYS_ID));
+        assert!(holds("0 100000 1000\n65533 165533 1\n", NOBODYS_ID));
     }
 
     #[test]

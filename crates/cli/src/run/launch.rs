@@ -19,6 +19,7 @@ use atoll_jail::enter::{self, Launched, Side};
 use atoll_jail::overlay::{self, Marks};
 use atoll_jail::tree::TreeError;
 use atoll_sys::netns::Preparing;
+use rustix::process::{Resource, Rlimit};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,9 +49,13 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
     let failed = |error: std::io::Error| CliError::new("cannot prepare the run").because(error);
     let signals = Signals::take().map_err(failed)?;
     let mut stdio = Stdio::of_this_process().map_err(failed)?;
-    let prepared = prepare(request.command, request.loaded, &mut stdio, signals.restore())?;
+    let mut prepared = prepare(request.command, request.loaded, &mut stdio, signals.restore())?;
     say_first(&prepared, request.is_verbose, request.is_json);
     let (group, unenforced) = control_group(policy)?;
+    let is_unenforced = |limit| unenforced.iter().any(|missing| missing.limit == limit);
+    if group.is_some() && !is_unenforced(cgroup::Limit::Pids) {
+        leave_pids_to_group(&mut prepared.inside.workload.limits);
+    }
     let cleanups: Vec<Cleanup> = group
         .iter()
         .map(|group| Cleanup::KillAndRemoveCgroup { dirs: group.directories() })
@@ -122,19 +127,27 @@ fn control_group(
     Ok((Some(group), unenforced))
 }
 
+/// Puts the resource limit out of the group's way: the group counts how often its
+/// own limit was met, and so the result can name it.
+fn leave_pids_to_group(limits: &mut [(Resource, Rlimit)]) {
+    for (_, limit) in limits.iter_mut().filter(|(resource, _)| *resource == Resource::Nproc) {
+        let above = limit.maximum.map(|most| most.saturating_add(1));
+        *limit = Rlimit { current: above, maximum: above };
+    }
+}
+
 fn launch(
     network: Preparing,
     prepared: &Prepared,
     group: Option<&Group>,
     moments: &mut Moments,
 ) -> Result<Launched, CliError> {
-    let tree = |error: TreeError| CliError::new("the sandbox cannot be made").because(error);
     let handed: Vec<OwnedFd> = prepared
         .handed
         .iter()
         .map(|tree| atoll_jail::tree::clone(&tree.path, tree.expect, None))
         .collect::<Result<_, _>>()
-        .map_err(tree)?;
+        .map_err(unopened)?;
     let made = |error| refused(&error);
     let launched = match enter::enter(network, group.and_then(Group::join_fd)).map_err(made)? {
         Side::Inside(newborn) => inside::become_init(newborn, &prepared.inside, handed),
@@ -158,7 +171,6 @@ fn launch(
 
 /// Opens a tree that needs the sandbox's user namespace or root's own rights.
 fn open_late(late: &HandedTree, userns: BorrowedFd<'_>) -> Result<OwnedFd, CliError> {
-    let tree = |error: TreeError| CliError::new("the sandbox cannot be made").because(error);
     let owners = (late.owners != Owners::AsTheyAre).then_some(userns);
     let Some((upper, work)) = &late.overlay else {
         let cloned = atoll_jail::tree::clone(&late.path, late.expect, owners);
@@ -168,19 +180,26 @@ fn open_late(late: &HandedTree, userns: BorrowedFd<'_>) -> Result<OwnedFd, CliEr
             }
             cloned => cloned,
         };
-        return cloned.map_err(tree);
+        return cloned.map_err(unopened);
     };
     let lower = match owners {
         Some(_) => atoll_jail::tree::clone(&late.path, late.expect, owners),
         None => atoll_jail::tree::open(&late.path, late.expect),
     };
     let (lower, upper, work) = (
-        lower.map_err(tree)?,
-        atoll_jail::tree::open(upper, None).map_err(tree)?,
-        atoll_jail::tree::open(work, None).map_err(tree)?,
+        lower.map_err(unopened)?,
+        atoll_jail::tree::open(upper, None).map_err(unopened)?,
+        atoll_jail::tree::open(work, None).map_err(unopened)?,
     );
     overlay::mount(lower.as_fd(), upper.as_fd(), work.as_fd(), Marks::Trusted)
         .map_err(|error| CliError::new("the project cannot be put under review").because(error))
+}
+
+/// A tree that could not be opened, with the fix where one is known.
+fn unopened(error: TreeError) -> CliError {
+    let (step, errno) = error.step();
+    let told = CliError::new("the sandbox cannot be made").because(error);
+    explained(told, step, errno.unwrap_or(0))
 }
 
 /// A sandbox that could not be made, with the fix where one is known.

@@ -30,3 +30,4 @@ mod unmade;
 mod view;
 
 pub(crate) use launch::{Request, run};
+pub(crate) use unmade::explained;

@@ -1,6 +1,6 @@
 //! Everything that is decided and opened before the sandbox exists.
 
-use super::caller::Caller;
+use super::caller::{self, Caller};
 use super::inside::{Inside, Supervision};
 use super::notes::{self, Notes};
 use super::view::{self, HandedTree};
@@ -49,6 +49,12 @@ pub(super) fn prepare(
     let caller = Caller::find(loaded.home.clone());
     let project = project(loaded)?;
     let identity = caller.identity(project.owner);
+    let outside_uid = identity.user.outside_uid;
+    if !caller::exists(outside_uid) {
+        let error = format!("root cannot become user {outside_uid}, who is not in this namespace");
+        return Err(CliError::new(error)
+            .hint("start atoll as an ordinary user, or give this container a full range of ids"));
+    }
     let user_name = caller.name_inside(identity.user.inside_uid);
     let cache_home =
         env::XDG_CACHE_HOME.path().unwrap_or_else(|| caller.home.join(".cache")).join("atoll");

@@ -7,12 +7,17 @@ use std::path::Path;
 
 /// Puts the cause and the fix of a step that failed under `error`, as far as they
 /// are known; `errno` is 0 where the step failed for another reason.
-pub(super) fn explained(error: CliError, step: &str, errno: i32) -> CliError {
+pub(crate) fn explained(error: CliError, step: &str, errno: i32) -> CliError {
     let own_path = std::env::current_exe().unwrap_or_default();
     let facts = Facts::read(Path::new("/"), &own_path);
     // `fsconfig(CREATE)` is explained as `fsconfig`.
     let step = step.split('(').next().unwrap_or(step);
-    let fix = explain(step, errno, &facts).or_else(|| lacking(&facts));
+    let fix = match errno {
+        0 if step == "landlock" => lacking(&facts),
+        // Not the kernel's refusal: something else went wrong.
+        0 => None,
+        errno => explain(step, errno, &facts).or_else(|| lacking(&facts)),
+    };
     let error = match fix {
         None => error,
         Some(Fix { cause, command: None }) => error.hint(cause),
