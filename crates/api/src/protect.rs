@@ -144,12 +144,14 @@ pub const GIT_INTERNALS: &[GitInternal] = &[
         name: "info/attributes",
         why: "chooses filters and diff drivers that run programs",
     },
+    GitInternal { name: "info/exclude", why: "hides files from `git status`" },
     GitInternal { name: "commondir", why: "takes configuration and hooks from another repository" },
     GitInternal { name: "gitdir", why: "points a worktree at another repository" },
     GitInternal {
         name: "objects/info/alternates",
         why: "reads objects from another place of the host",
     },
+    GitInternal { name: "objects/info/http-alternates", why: "reads objects from another place" },
     GitInternal { name: "remotes", why: "redirects fetch and push" },
     GitInternal { name: "branches", why: "redirects fetch and push" },
 ];

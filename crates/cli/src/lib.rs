@@ -5,6 +5,7 @@ mod commands;
 mod doctor;
 mod env;
 mod error;
+mod explain;
 mod policy;
 #[cfg(test)]
 mod reference;

@@ -100,7 +100,8 @@ pub enum PlanError {
     Hostname(String),
 }
 
-const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+/// The devices of the host that are in `/dev` inside.
+pub const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// What root may write in procfs without any capability, or read to harm.
 const ROOT_WRITABLE: [&str; 10] = [

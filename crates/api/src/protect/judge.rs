@@ -146,6 +146,7 @@ mod tests {
             ".git/hooks/pre-commit",
             "a/b/c/d/.git/hooks/x",
             ".git/info/attributes",
+            ".git/info/exclude",
             "a/.git",
             ".git/modules/a/hooks/x",
             ".git/modules/a/b/config",

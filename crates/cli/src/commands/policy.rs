@@ -1,7 +1,8 @@
 //! `atoll policy`: shows the policy in force, and explains what it means for a path.
 
 use crate::error::CliError;
-use crate::policy::{PolicyFlags, explain, load, show};
+use crate::explain::explain;
+use crate::policy::{PolicyFlags, load, show};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 use super::flags::PolicyFlags;
 use super::ignore::{self, Hidden, IgnoreSet, ScanError, ScanLimits};
 use super::project::{self, Project, ProjectError};
-use super::{home, read, view};
+use super::{home, read};
 use crate::env;
 use crate::error::CliError;
 use atoll_api::policy::{
@@ -65,7 +65,8 @@ pub(crate) fn load(flags: &PolicyFlags) -> Result<Loaded, CliError> {
         layers.push(layer(Level::Project, Some(&path), document, home.as_deref())?);
     }
     layers.push(layer(Level::Flag, None, flags.document(&cwd), home.as_deref())?);
-    let system = view::SYSTEM.iter().filter_map(|dir| std::fs::canonicalize(dir).ok()).collect();
+    let system =
+        atoll_jail::host::places().filter_map(|dir| std::fs::canonicalize(dir).ok()).collect();
     let named = flags.policy.as_ref().map(|path| cwd.join(path));
     let trusted =
         [&user_file, &named].into_iter().flatten().flat_map(|path| spellings(path)).collect();

@@ -6,7 +6,6 @@
 //! descriptor. What is hidden in the project is asked of
 //! [`load::Loaded::scan_hidden`].
 
-mod explain;
 mod flags;
 mod home;
 pub(crate) mod ignore;
@@ -14,8 +13,6 @@ pub(crate) mod load;
 pub(crate) mod project;
 mod read;
 pub(crate) mod show;
-mod view;
 
-pub(crate) use explain::explain;
 pub(crate) use flags::PolicyFlags;
 pub(crate) use load::load;

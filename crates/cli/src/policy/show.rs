@@ -69,7 +69,7 @@ struct Warning<'a> {
 
 /// Where a value came from: its level, and the file and line or the flag.
 #[derive(Debug, Serialize)]
-pub(super) struct ShownOrigin {
+pub(crate) struct ShownOrigin {
     level: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
@@ -141,7 +141,7 @@ pub(crate) fn json(loaded: &Loaded, hidden: &[Hidden]) -> String {
 }
 
 /// JSON on a line of its own.
-pub(super) fn to_line(value: &impl Serialize) -> String {
+pub(crate) fn to_line(value: &impl Serialize) -> String {
     let json = serde_json::to_string(value)
         .expect("these types have string keys and no failing serializer");
     json + "\n"

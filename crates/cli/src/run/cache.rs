@@ -27,16 +27,21 @@ pub(crate) fn base(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens the cache of `project` below `base` (a real path), making
-/// it at the first run. It belongs to the workload's outside user.
-pub(crate) fn open(base: &Path, project: &Path, owner: (u32, u32)) -> io::Result<Cache> {
+/// Where the cache of `project` is below `base`.
+pub(super) fn place(base: &Path, project: &Path, owner: u32) -> PathBuf {
     let digest = Sha256::digest(project.as_os_str().as_bytes());
     let mut name = String::with_capacity(24);
     for byte in &digest[..12] {
         name += &format!("{byte:02x}");
     }
     // The workload's user is part of the name: the project may change hands.
-    let path = base.join(format!("{name}-{}", owner.0));
+    base.join(format!("{name}-{owner}"))
+}
+
+/// Opens the cache of `project` below `base` (a real path), making
+/// it at the first run. It belongs to the workload's outside user.
+pub(crate) fn open(base: &Path, project: &Path, owner: (u32, u32)) -> io::Result<Cache> {
+    let path = place(base, project, owner.0);
     let metadata = match std::fs::symlink_metadata(&path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

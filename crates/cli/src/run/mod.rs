@@ -18,6 +18,7 @@ mod inside;
 mod launch;
 mod masker;
 mod notes;
+mod outline;
 mod prepare;
 mod protect;
 mod read;
@@ -30,4 +31,5 @@ mod unmade;
 mod view;
 
 pub(crate) use launch::{Request, run};
+pub(crate) use outline::{Outline, outline};
 pub(crate) use unmade::explained;

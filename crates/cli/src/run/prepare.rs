@@ -3,6 +3,7 @@
 use super::caller::{self, Caller};
 use super::inside::{Inside, Supervision};
 use super::notes::{self, Notes};
+use super::repository::Repository;
 use super::view::{self, HandedTree};
 use super::{author, cache, command, environment, protect, repository, review};
 use crate::env;
@@ -22,7 +23,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 /// Name of the machine inside.
-const HOSTNAME: &str = "atoll";
+pub(super) const HOSTNAME: &str = "atoll";
 
 /// A run that only has to be made.
 pub(super) struct Prepared {
@@ -56,8 +57,7 @@ pub(super) fn prepare(
             .hint("start atoll as an ordinary user, or give this container a full range of ids"));
     }
     let user_name = caller.name_inside(identity.user.inside_uid);
-    let cache_home =
-        env::XDG_CACHE_HOME.path().unwrap_or_else(|| caller.home.join(".cache")).join("atoll");
+    let cache_home = cache_home(&caller);
     let account = Account {
         name: user_name.clone(),
         uid: identity.user.inside_uid,
@@ -82,10 +82,7 @@ pub(super) fn prepare(
         }
         WorkspaceMode::Live | WorkspaceMode::None => None,
     };
-    let repository = match policy.workspace.mode.value {
-        WorkspaceMode::None => None,
-        _ => repository::outside(&project.root, project.owner.0, Some(&caller.home)),
-    };
+    let repository = repository(loaded, &project, &caller);
     let git_files = author::files(&caller.home, env::XDG_CONFIG_HOME.path());
     let view = view::build(&view::Given {
         git_settings: author::settings(&git_files),
@@ -165,7 +162,26 @@ fn in_cache(what: &str, cache: &std::path::Path, error: std::io::Error) -> CliEr
         .hint(format!("{} must be a writable directory of your own", cache.display()))
 }
 
-fn project(loaded: &Loaded) -> Result<view::Project, CliError> {
+/// Where what is kept between runs lies.
+pub(super) fn cache_home(caller: &Caller) -> PathBuf {
+    env::XDG_CACHE_HOME.path().unwrap_or_else(|| caller.home.join(".cache")).join("atoll")
+}
+
+/// The project's repository, where it lies outside and the project is shown.
+pub(super) fn repository(
+    loaded: &Loaded,
+    project: &view::Project,
+    caller: &Caller,
+) -> Option<Repository> {
+    match loaded.merged.policy.workspace.mode.value {
+        WorkspaceMode::None => None,
+        WorkspaceMode::Live | WorkspaceMode::Review => {
+            repository::outside(&project.root, project.owner.0, Some(&caller.home))
+        }
+    }
+}
+
+pub(super) fn project(loaded: &Loaded) -> Result<view::Project, CliError> {
     let stat = rustix::fs::statat(loaded.project.fd.as_fd(), "", rustix::fs::AtFlags::EMPTY_PATH)
         .map_err(|error| CliError::new("the project cannot be read").because(error))?;
     Ok(view::Project {

@@ -119,7 +119,7 @@ pub(crate) fn build(given: &Given<'_>) -> View {
     if let Some(repository) = given.repository {
         // A commit under review would have to be reviewed too: it is not ours to
         // hold back, so then the repository can only be read.
-        let is_live = given.session.is_none();
+        let is_live = given.policy.workspace.mode.value == WorkspaceMode::Live;
         let access = if is_live { Access::ReadWrite } else { Access::ReadOnly };
         view.push(bind(&repository.path, Some(repository.identity), access));
         writable.extend(is_live.then(|| repository.path.clone()));
@@ -231,7 +231,7 @@ fn hand_in(view: &mut [Entry], given: &Given<'_>) -> (Vec<HandedTree>, Vec<Hande
 
 /// Root's own files are the workload's where root named them: the project, and
 /// what was granted.
-fn owners(path: &Path, given: &Given<'_>) -> Owners {
+pub(super) fn owners(path: &Path, given: &Given<'_>) -> Owners {
     let files = &given.policy.files;
     let is_own = path == given.project.root
         || given.repository.is_some_and(|repository| path == repository.path);

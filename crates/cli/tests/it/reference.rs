@@ -161,9 +161,14 @@ fn json_of_policy_is_documented() {
     let show = object(&atoll(&project, &show));
     compare("`atoll policy show --json`", &[show], &[]);
 
+    // A toolchain that is a link has another place inside.
+    std::fs::create_dir_all(project.outside().join("tools/bin")).unwrap();
+    std::os::unix::fs::symlink(project.outside().join("tools"), project.home().join(".pyenv"))
+        .unwrap();
     let explain = |arguments: &[&str]| object(&atoll(&project, arguments));
     let printed = [
         explain(&["policy", "explain", "--json", ".env"]),
+        explain(&["policy", "explain", "--json", "../home/.pyenv/bin"]),
         explain(&["policy", "explain", "--json", "--hide", "notes.txt", "notes.txt"]),
     ];
     compare("`atoll policy explain --json`", &printed, &[]);

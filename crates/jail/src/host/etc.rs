@@ -102,6 +102,10 @@ const SHOWN: [&str; 73] = [
     "zsh",
 ];
 
+/// What is made for the sandbox.
+const MADE: [&str; 7] =
+    ["passwd", "group", "hosts", "hostname", "nsswitch.conf", "resolv.conf", "mtab"];
+
 /// Below a shown directory these stay out whoever may read them on the host.
 const LEFT_OUT: [&str; 2] = ["ssl/private", "pki/tls/private"];
 
@@ -251,21 +255,22 @@ impl Copier {
             self.seen.push(Seen { path: source, stamp: [0; 4] });
             return Ok(());
         };
-        let readable = stat.st_mode & 0o004 != 0;
+        if !is_copied(&stat) {
+            return Ok(());
+        }
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Symlink => {
                 self.note_file(&source, &stat);
                 std::os::unix::fs::symlink(std::fs::read_link(&source)?, target)
             }
-            FileType::Directory if readable => {
+            FileType::Directory => {
                 self.seen.push(Seen { path: source.clone(), stamp: stamp(&stat) });
                 self.copy_directory(&source, &target)
             }
-            FileType::RegularFile if readable && is_small(&stat) => {
+            _ => {
                 self.note_file(&source, &stat);
                 write_file(&target, &std::fs::read(&source)?)
             }
-            _ => Ok(()),
         }
     }
 
@@ -284,6 +289,54 @@ impl Copier {
             self.copy(source, Path::new(&entry?.file_name()), target)?;
         }
         Ok(())
+    }
+}
+
+/// What the `/etc` inside has at a place of the host's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InEtc {
+    /// The same as the host.
+    Copied,
+    /// Something of the sandbox's own.
+    Made,
+    Absent,
+}
+
+/// Says what [`etc`] puts at `path`, an absolute one without links, which need not
+/// exist.
+#[must_use]
+pub fn in_etc(path: &Path) -> InEtc {
+    let Ok(below) = path.strip_prefix("/etc") else { return InEtc::Absent };
+    let Some(first) = below.components().next() else { return InEtc::Made };
+    if MADE.iter().any(|made| below == Path::new(made)) {
+        return InEtc::Made;
+    }
+    let is_left_out =
+        || path.ancestors().any(|above| LEFT_OUT.iter().any(|out| above.ends_with(out)));
+    let is_named = SHOWN.iter().any(|shown| first.as_os_str() == *shown);
+    if !is_named || is_left_out() {
+        return InEtc::Absent;
+    }
+    // From the top down, as it is copied.
+    let mut at = PathBuf::from("/etc");
+    for part in below.components() {
+        at.push(part);
+        let found = rustix::fs::statat(rustix::fs::CWD, &at, AtFlags::SYMLINK_NOFOLLOW);
+        if !found.is_ok_and(|stat| is_copied(&stat)) {
+            return InEtc::Absent;
+        }
+    }
+    InEtc::Copied
+}
+
+/// Whether the copy has a file like this: what everybody may read.
+fn is_copied(stat: &Stat) -> bool {
+    let readable = stat.st_mode & 0o004 != 0;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => true,
+        FileType::Directory => readable,
+        FileType::RegularFile => readable && is_small(stat),
+        _ => false,
     }
 }
 

@@ -8,6 +8,6 @@ mod etc;
 mod home;
 mod system;
 
-pub use etc::{Account, etc};
+pub use etc::{Account, InEtc, etc, in_etc};
 pub use home::{CACHE_DIRECTORIES, home};
 pub use system::{places, system};

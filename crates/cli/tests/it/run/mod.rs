@@ -4,6 +4,7 @@ mod basics;
 mod descriptors;
 mod devices;
 mod environment;
+mod explained;
 mod files_links;
 mod files_names;
 mod files_odd;

@@ -1,15 +1,20 @@
 //! What the policy means for one path.
 //!
 //! A rule is about a place, not about a spelling: links are resolved first, and the
-//! answer is about where they lead.
+//! answer is about where they lead. The view is the jail's own, planned as for a run.
 
-use super::ignore::Rule;
-use super::load::Loaded;
-use super::show::{ShownOrigin, to_line};
-use super::view;
+mod outside;
+mod rights;
+
 use crate::error::CliError;
-use atoll_api::policy::{Grant, Image, Sourced, WorkspaceMode};
+use crate::policy::ignore::{IgnoreSet, Rule};
+use crate::policy::load::Loaded;
+use crate::policy::show::{ShownOrigin, to_line};
+use crate::run::{Outline, outline};
+use atoll_api::policy::WorkspaceMode;
 use atoll_api::protect::{self, Handling, Protection};
+use outside::Seen;
+use rights::Right;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -25,6 +30,9 @@ pub(crate) struct Explanation {
     /// Where the path leads, links resolved.
     path: String,
     exists: bool,
+    /// Where it is seen inside, if not at the same path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inside: Option<String>,
     read: Answer,
     write: Answer,
 }
@@ -59,7 +67,10 @@ enum RuleKind {
     System,
     Home,
     Private,
+    Cache,
     Image,
+    /// Owner and mode of what is shown.
+    Rights,
     Outside,
 }
 
@@ -69,13 +80,26 @@ pub(crate) fn explain(loaded: &Loaded, path: &Path) -> Result<Explanation, CliEr
     let metadata = std::fs::symlink_metadata(&place);
     let ends_in_slash = path.as_os_str().as_bytes().ends_with(b"/");
     let is_dir = metadata.as_ref().map_or(ends_in_slash, std::fs::Metadata::is_dir);
-    let (read, write) = match place.strip_prefix(&loaded.project.root) {
-        Ok(inside) => in_project(loaded, inside, is_dir)?,
-        Err(_) => outside_project(loaded, &place),
+    let outline = outline(loaded)?;
+    let seen = outside::seen(&outline.entries, &place);
+    let in_project = place
+        .strip_prefix(&loaded.project.root)
+        .ok()
+        .filter(|_| seen.as_ref().is_none_or(|seen| seen.entry.at == loaded.project.root));
+    let (mut read, mut write) = match (in_project, &seen) {
+        (Some(inside), _) => self::in_project(loaded, &outline.rules, inside, is_dir),
+        (None, Some(seen)) => outside::shown(loaded, &outline, seen, &place),
+        (None, None) => outside::unseen(loaded, &outline, &place),
     };
+    if let Some(seen) = &seen {
+        read.check(&outline, seen, &place, Right::Read);
+        write.check(&outline, seen, &place, Right::Write);
+    }
+    let inside = seen.map(|seen| seen.inside).filter(|inside| *inside != place);
     Ok(Explanation {
         path: place.to_string_lossy().into_owned(),
         exists: metadata.is_ok(),
+        inside: inside.map(|inside| inside.to_string_lossy().into_owned()),
         read,
         write,
     })
@@ -85,6 +109,7 @@ impl Explanation {
     /// Three lines for people.
     pub(crate) fn text(&self) -> String {
         let missing = if self.exists { "" } else { " (does not exist)" };
+        let inside = self.inside.as_ref().map(|inside| format!(" (inside: {inside})"));
         let line = |verb: &str, answer: &Answer| {
             let word = match answer.answer {
                 Word::Yes => "yes",
@@ -94,8 +119,9 @@ impl Explanation {
             format!("{verb:5} {word:4} {}\n", answer.reason)
         };
         format!(
-            "{}{missing}\n{}{}",
+            "{}{missing}{}\n{}{}",
             self.path,
+            inside.unwrap_or_default(),
             line("read", &self.read),
             line("write", &self.write)
         )
@@ -110,6 +136,14 @@ impl Explanation {
 impl Answer {
     fn new(answer: Word, rule: RuleKind, reason: impl Into<String>) -> Self {
         Self { answer, rule, reason: reason.into(), origin: None }
+    }
+
+    /// Takes a yes back where owner and mode say no.
+    fn check(&mut self, outline: &Outline, seen: &Seen<'_>, place: &Path, right: Right) {
+        if self.answer != Word::No && !rights::allow(outline, seen, place, right) {
+            let reason = "it is shown, but its owner and mode keep the command's user out";
+            *self = Self::new(Word::No, RuleKind::Rights, reason);
+        }
     }
 
     fn from(mut self, origin: impl Into<ShownOrigin>) -> Self {
@@ -161,7 +195,7 @@ fn push_front(rest: &mut VecDeque<OsString>, path: &Path) {
     }
 }
 
-fn in_project(loaded: &Loaded, inside: &Path, is_dir: bool) -> Result<(Answer, Answer), CliError> {
+fn in_project(loaded: &Loaded, rules: &IgnoreSet, inside: &Path, is_dir: bool) -> (Answer, Answer) {
     let policy = &loaded.merged.policy;
     let mode = &policy.workspace.mode;
     if mode.value == WorkspaceMode::None {
@@ -172,19 +206,35 @@ fn in_project(loaded: &Loaded, inside: &Path, is_dir: bool) -> Result<(Answer, A
                 "the workspace mode is none: the project is not shown",
             )
         };
-        return Ok((no().from(&mode.origin), no().from(&mode.origin)));
+        return (no().from(&mode.origin), no().from(&mode.origin));
     }
-    let (rules, _) = loaded.scan_hidden()?;
-    if let Some(rule) = rules.is_hidden(inside, is_dir) {
-        return Ok((hidden(&rule), hidden(&rule)));
+    let hiding = rules.is_hidden(inside, is_dir);
+    let is_strict = policy.workspace.strict_ignore.value && mode.value == WorkspaceMode::Live;
+    if let Some(rule) = hiding.as_ref().filter(|_| is_strict || is_there(loaded, rules, inside)) {
+        return (hidden(rule), hidden(rule));
     }
-    let read =
+    let mut read =
         Answer::new(Word::Yes, RuleKind::Workspace, "it is in the project").from(&mode.origin);
-    Ok((read, write_in_project(loaded, inside)))
+    let mut write = write_in_project(loaded, inside);
+    if let Some(rule) = hiding {
+        let later = format!("; once it is there, the next run hides it by {rule}");
+        read.reason += &later;
+        write.reason += &later;
+    }
+    (read, write)
 }
 
 fn hidden(rule: &Rule) -> Answer {
     Answer::new(Word::No, RuleKind::Hidden, format!("hidden by {rule}")).from(&rule.source)
+}
+
+/// Whether what hides a path is there to be hidden: only strict mode hides what
+/// comes during a run.
+fn is_there(loaded: &Loaded, rules: &IgnoreSet, inside: &Path) -> bool {
+    inside.ancestors().filter(|path| !path.as_os_str().is_empty()).any(|path| {
+        let found = std::fs::symlink_metadata(loaded.project.root.join(path));
+        found.is_ok_and(|found| rules.is_hidden(path, found.is_dir()).is_some())
+    })
 }
 
 fn write_in_project(loaded: &Loaded, inside: &Path) -> Answer {
@@ -270,81 +320,4 @@ impl protect::Tree for Disk<'_> {
     fn is_file(&self, depth: usize) -> bool {
         std::fs::symlink_metadata(self.at(depth)).is_ok_and(|metadata| !metadata.is_dir())
     }
-}
-
-fn outside_project(loaded: &Loaded, place: &Path) -> (Answer, Answer) {
-    let policy = &loaded.merged.policy;
-    if let Some(grant) = grant_of(&policy.files.write, place) {
-        let parts = parts(place.strip_prefix(&grant.value.path).unwrap_or(place));
-        let disk = Disk { root: &grant.value.path, parts: &parts };
-        let write = guarded(granted(grant, "write"), protect::judge(policy, &parts, &disk));
-        return (granted(grant, "write"), write);
-    }
-    let read_only = "it is shown read-only; --write PATH or files.write makes a place writable";
-    if let Some(grant) = grant_of(&policy.files.read, place) {
-        return (
-            granted(grant, "read"),
-            Answer::new(Word::No, RuleKind::Grant, read_only).from(&grant.origin),
-        );
-    }
-    let answer = without_grant(loaded, place);
-    let write = match answer.answer {
-        Word::Yes => Answer::new(Word::No, answer.rule, read_only),
-        Word::No | Word::Copy => without_grant(loaded, place),
-    };
-    (answer, write)
-}
-
-fn grant_of<'a>(grants: &'a [Sourced<Grant>], place: &Path) -> Option<&'a Sourced<Grant>> {
-    grants.iter().find(|grant| place.starts_with(&grant.value.path))
-}
-
-fn granted(grant: &Sourced<Grant>, verb: &str) -> Answer {
-    let reason =
-        format!("granted by files.{verb} {} ({})", grant.value.path.display(), grant.origin);
-    Answer::new(Word::Yes, RuleKind::Grant, reason).from(&grant.origin)
-}
-
-/// Whether a place that nobody has granted can be read.
-fn without_grant(loaded: &Loaded, place: &Path) -> Answer {
-    let image = &loaded.merged.policy.image;
-    let is_in = |list: &[&str], place: &Path| list.iter().any(|dir| place.starts_with(dir));
-    let in_home = loaded.home.as_deref().and_then(|home| place.strip_prefix(home).ok());
-    if let Some(inside) = in_home {
-        if is_in(view::HOME_TOOLCHAINS, inside) {
-            return Answer::new(
-                Word::Yes,
-                RuleKind::Home,
-                "it belongs to a toolchain in the home directory",
-            );
-        }
-        return Answer::new(
-            Word::No,
-            RuleKind::Home,
-            "the home directory is hidden; inside it is private and empty",
-        );
-    }
-    if is_in(view::PRIVATE, place) {
-        return Answer::new(
-            Word::No,
-            RuleKind::Private,
-            "the sandbox has its own there, nothing of the host's",
-        );
-    }
-    if image.value != Image::Host {
-        let reason = "the root is an image, so the host's files are not shown";
-        return Answer::new(Word::No, RuleKind::Image, reason).from(&image.origin);
-    }
-    if is_in(view::SYSTEM, place) {
-        return Answer::new(Word::Yes, RuleKind::System, "it belongs to the system");
-    }
-    if place.starts_with("/etc") {
-        let reason = "the sandbox has an /etc of its own, with what programs need and no secrets";
-        return Answer::new(Word::No, RuleKind::Private, reason);
-    }
-    Answer::new(
-        Word::No,
-        RuleKind::Outside,
-        "it is not part of the view; --read PATH or files.read shows it",
-    )
 }
