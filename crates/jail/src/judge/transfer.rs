@@ -152,9 +152,14 @@ impl Transfer<'_> {
             left: measure.bounds.entries,
             depth_left: measure.bounds.depth + 1,
             first_names: HashMap::new(),
+            narrow: Vec::new(),
             made: Made::default(),
         };
-        build.directory(source, top.as_fd(), OWN)?;
+        build.directory(source, top.as_fd())?;
+        // From the inside out, so that each can still be reached.
+        for (path, mode) in &build.narrow {
+            chmodat(&top, path, *mode, AtFlags::empty())?;
+        }
         let made = build.made;
         Ok((top, made))
     }
@@ -293,12 +298,16 @@ struct Build<'a> {
     depth_left: usize,
     /// Files with several names, and the first one here of each.
     first_names: HashMap<Id, CString>,
+    /// Directories that shut out even their owner once all is made, with their
+    /// modes; until then a first name may be in them.
+    narrow: Vec<(CString, Mode)>,
     made: Made,
 }
 
 impl Build<'_> {
-    /// Fills `made`, an empty directory, from `source` and makes it alike.
-    fn directory(&mut self, source: &Listed, made: BorrowedFd<'_>, mode: Mode) -> Result<(), Stop> {
+    /// Fills `made`, an empty directory, from `source` and makes it alike, but
+    /// for what the owner may do with it.
+    fn directory(&mut self, source: &Listed, made: BorrowedFd<'_>) -> Result<(), Stop> {
         self.depth_left = self.depth_left.checked_sub(1).ok_or(Stop::TooDeep)?;
         for name in names(source.fd.as_fd())? {
             self.left = self.left.checked_sub(1).ok_or(Stop::TooManyEntries)?;
@@ -310,14 +319,20 @@ impl Build<'_> {
                 let length = self.path.len();
                 self.path.extend(name.to_bytes());
                 self.path.push(b'/');
-                self.directory(&below, new.as_fd(), self::mode(&below.found))?;
+                self.directory(&below, new.as_fd())?;
                 self.path.truncate(length);
+                let wanted = mode(&below.found);
+                if !wanted.contains(OWN) {
+                    let path = [&self.path, name.to_bytes()].concat();
+                    let path = CString::new(path).map_err(|_| Errno::INVAL)?;
+                    self.narrow.push((path, wanted));
+                }
             } else {
                 self.link(source.fd.as_fd(), &name, &found, made)?;
             }
         }
         self.depth_left += 1;
-        dress(source, made, mode)
+        dress(source, made)
     }
 
     /// Gives a file its name here. Names of one file stay names of one file,
@@ -346,8 +361,8 @@ impl Build<'_> {
     }
 }
 
-/// Gives a new directory what belongs to the old one.
-fn dress(source: &Listed, made: BorrowedFd<'_>, mode: Mode) -> Result<(), Stop> {
+/// Gives a new directory what belongs to the old one; its owner keeps all rights.
+fn dress(source: &Listed, made: BorrowedFd<'_>) -> Result<(), Stop> {
     let (old, new) = (&source.found, fstat(made)?);
     let differs = |old: u32, new: u32| (old != new).then_some(old);
     let uid = differs(old.st_uid, new.st_uid).map(Uid::from_raw);
@@ -367,7 +382,7 @@ fn dress(source: &Listed, made: BorrowedFd<'_>, mode: Mode) -> Result<(), Stop> 
         let length = fgetxattr(&source.fd, name.as_c_str(), &mut value)?;
         fsetxattr(made, name.as_c_str(), &value[..length], XattrFlags::empty())?;
     }
-    fchmod(made, mode)?;
+    fchmod(made, mode(old) | OWN)?;
     let last_access = Timespec { tv_sec: old.st_atime, tv_nsec: old.st_atime_nsec.cast_signed() };
     let last_modification =
         Timespec { tv_sec: old.st_mtime, tv_nsec: old.st_mtime_nsec.cast_signed() };
