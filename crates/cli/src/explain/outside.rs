@@ -116,7 +116,8 @@ fn granted(grant: &Sourced<Grant>, verb: &str) -> Answer {
 /// The answers for what of the host is not seen, or only as a copy.
 pub(super) fn unseen(loaded: &Loaded, outline: &Outline, place: &Path) -> (Answer, Answer) {
     let entry = deciding(&outline.entries, place);
-    if entry.is_some_and(|entry| entry.at == Path::new("/etc")) {
+    let is_host = loaded.merged.policy.image.value == Image::Host;
+    if is_host && entry.is_some_and(|entry| entry.at == Path::new("/etc")) {
         return etc(place);
     }
     device(entry, place).unwrap_or_else(|| {

@@ -68,6 +68,8 @@ pub(crate) struct Given<'a> {
     pub(crate) policy: &'a Env,
     pub(crate) home: &'a Path,
     pub(crate) user: &'a str,
+    /// The shell, where it is not the caller's.
+    pub(crate) shell: Option<&'a Path>,
     /// Where the command starts.
     pub(crate) directory: &'a Path,
 }
@@ -95,6 +97,9 @@ pub(crate) fn build(given: &Given<'_>, visible: &dyn Fn(&Path) -> bool) -> Envir
     set("PATH", &path);
     set("HOME", given.home.as_os_str());
     set("USER", OsStr::new(given.user));
+    if let Some(shell) = given.shell {
+        set("SHELL", shell.as_os_str());
+    }
     set("LOGNAME", OsStr::new(given.user));
     set("PWD", given.directory.as_os_str());
     set("ATOLL", OsStr::new("1"));
@@ -149,6 +154,7 @@ mod tests {
             policy: &policy.env,
             home: Path::new("/home/ada"),
             user: "ada",
+            shell: None,
             directory: Path::new("/home/ada/work"),
         };
         build(&given, &|path| path.starts_with("/usr"))

@@ -14,6 +14,7 @@ mod command;
 mod control;
 mod environment;
 mod hints;
+mod image;
 mod inside;
 mod launch;
 mod masker;

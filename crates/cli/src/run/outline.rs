@@ -3,10 +3,11 @@
 use super::cache::{self, Cache};
 use super::caller::Caller;
 use super::prepare::{HOSTNAME, cache_home, project, repository};
-use super::view::{self, Owners};
+use super::view::{self, Owners, System};
 use crate::error::CliError;
 use crate::policy::ignore::IgnoreSet;
 use crate::policy::load::Loaded;
+use atoll_api::policy::Image;
 use atoll_jail::spec::{Entry, User};
 use std::path::PathBuf;
 
@@ -46,6 +47,11 @@ pub(crate) fn outline(loaded: &Loaded) -> Result<Outline, CliError> {
         project: &project,
         identity,
         home: &caller.home,
+        system: match &loaded.merged.policy.image.value {
+            Image::Host => System::Host,
+            Image::Path(path) if path.is_dir() => System::Image(path),
+            Image::Path(_) => System::Packed,
+        },
         etc: &base.join("host/etc"),
         git_settings: String::new(),
         hostname: HOSTNAME,
@@ -55,7 +61,9 @@ pub(crate) fn outline(loaded: &Loaded) -> Result<Outline, CliError> {
         session: None,
         hands_in: false,
     };
-    let entries = view::build(&given).spec.view;
+    let view = view::build(&given)
+        .map_err(|error| CliError::new("the root file system cannot be shown").because(error))?;
+    let entries = view.spec.view;
     let mapped = entries.iter().map(|entry| &entry.at);
     let mapped = mapped.filter(|at| view::owners(at, &given) != Owners::AsTheyAre);
     Ok(Outline {

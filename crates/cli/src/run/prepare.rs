@@ -4,8 +4,8 @@ use super::caller::{self, Caller};
 use super::inside::{Inside, Supervision};
 use super::notes::{self, Notes};
 use super::repository::Repository;
-use super::view::{self, HandedTree};
-use super::{author, cache, command, environment, protect, repository, review};
+use super::view::{self, HandedTree, System};
+use super::{author, cache, command, environment, image, protect, repository, review};
 use crate::env;
 use crate::error::CliError;
 use crate::policy::load::Loaded;
@@ -20,7 +20,7 @@ use atoll_store::session::Session;
 use rustix::process::{Resource, Rlimit};
 use std::ffi::OsString;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Name of the machine inside.
 pub(super) const HOSTNAME: &str = "atoll";
@@ -58,16 +58,18 @@ pub(super) fn prepare(
     }
     let user_name = caller.name_inside(identity.user.inside_uid);
     let cache_home = cache_home(&caller);
+    cache::base(&cache_home)
+        .map_err(|error| in_cache("the cache cannot be used", &cache_home, error))?;
+    let image = image::root(&policy.image.value, &cache_home)?;
     let account = Account {
         name: user_name.clone(),
         uid: identity.user.inside_uid,
         gid: identity.user.inside_gid,
         home: caller.home.clone(),
-        shell: caller.shell.clone(),
+        shell: shell(&caller, image.as_deref()),
     };
-    cache::base(&cache_home)
-        .map_err(|error| in_cache("the cache cannot be used", &cache_home, error))?;
-    let etc = atoll_jail::host::etc(&cache_home.join("host"), &account, HOSTNAME)
+    let base = cache_home.join("host");
+    let etc = atoll_jail::host::etc(&base, &account, HOSTNAME, image.as_deref())
         .map_err(|error| in_cache("the sandbox's /etc cannot be made", &cache_home, error))?;
     let owner = (identity.user.outside_uid, identity.user.outside_gid);
     let cache = cache::open(&cache_home.join("projects"), &project.root, owner)
@@ -91,13 +93,15 @@ pub(super) fn prepare(
         project: &project,
         identity,
         home: &caller.home,
+        system: image.as_deref().map_or(System::Host, System::Image),
         etc: &etc,
         hostname: HOSTNAME,
         cache: Some(&cache),
         hidden: &hidden,
         session: session.as_ref(),
         hands_in: caller.uid == 0,
-    });
+    })
+    .map_err(|error| CliError::new("the root file system cannot be shown").because(error))?;
     let shown = (policy.workspace.mode.value != WorkspaceMode::None).then_some(&*project.root);
     let directory = command::directory(Some(&loaded.cwd), shown, &caller.home);
     let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
@@ -107,9 +111,10 @@ pub(super) fn prepare(
             policy: &policy.env,
             home: &caller.home,
             user: &user_name,
+            shell: image.as_ref().map(|_| &*account.shell),
             directory: &directory,
         },
-        &|path| view::shows(&view.spec, path),
+        &|path| view::shows(&view.spec, image.as_deref(), path),
     );
     let workload = workload(words, &environment, directory, policy, stdio, restore)?;
     if caller.uid == 0 {
@@ -156,7 +161,16 @@ pub(super) fn prepare(
     })
 }
 
-fn in_cache(what: &str, cache: &std::path::Path, error: std::io::Error) -> CliError {
+/// The caller's shell; an image may lack it.
+fn shell(caller: &Caller, image: Option<&Path>) -> PathBuf {
+    let below = caller.shell.strip_prefix("/").unwrap_or(&caller.shell);
+    match image {
+        Some(root) if root.join(below).symlink_metadata().is_err() => "/bin/sh".into(),
+        _ => caller.shell.clone(),
+    }
+}
+
+fn in_cache(what: &str, cache: &Path, error: std::io::Error) -> CliError {
     CliError::new(what)
         .because(error)
         .hint(format!("{} must be a writable directory of your own", cache.display()))

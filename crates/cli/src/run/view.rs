@@ -6,7 +6,7 @@ use super::repository::Repository;
 use crate::policy::ignore::Hidden;
 use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_jail::confine::Confinement;
-use atoll_jail::host;
+use atoll_jail::host::{self, ImageError};
 use atoll_jail::spec::{Access, Entry, Kind, Source, Spec, What};
 use atoll_store::session::Session;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,23 @@ pub(crate) struct Project {
     pub(crate) owner: (u32, u32),
 }
 
+/// Where installed programs come from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum System<'a> {
+    Host,
+    /// The root file system in this directory.
+    Image(&'a Path),
+    /// An archive that has not been unpacked: nothing of it can be told.
+    Packed,
+}
+
 /// What the view is made from.
 pub(crate) struct Given<'a> {
     pub(crate) policy: &'a EffectivePolicy,
     pub(crate) project: &'a Project,
     pub(crate) identity: Identity,
     pub(crate) home: &'a Path,
+    pub(crate) system: System<'a>,
     /// The directory that becomes `/etc`.
     pub(crate) etc: &'a Path,
     pub(crate) hostname: &'a str,
@@ -83,9 +94,12 @@ pub(crate) struct View {
 }
 
 /// Puts the view together.
-pub(crate) fn build(given: &Given<'_>) -> View {
+pub(crate) fn build(given: &Given<'_>) -> Result<View, ImageError> {
     let user = given.identity.user;
-    let mut view = host::system();
+    let mut view = host::own();
+    if matches!(given.system, System::Host) {
+        view.extend(host::system());
+    }
     view.push(system_at("/etc", given.etc));
     let proc = What::Proc {
         cover_root_writable: user.inside_uid == 0,
@@ -137,11 +151,15 @@ pub(crate) fn build(given: &Given<'_>) -> View {
         add_grant(&mut view, &grant.value.path, Access::ReadWrite);
         writable.push(grant.value.path.clone());
     }
+    if let System::Image(root) = given.system {
+        let places: Vec<PathBuf> = view.iter().map(|entry| entry.at.clone()).collect();
+        view.extend(host::image(root, &places)?);
+    }
     // Late trees come in the order of the plan, which sorts by place.
     view.sort_by(|a, b| a.at.cmp(&b.at));
     let (handed, late) = if given.hands_in { hand_in(&mut view, given) } else { (vec![], vec![]) };
     let private_bytes = given.policy.limits.disk.value.map_or(PRIVATE_BYTES, |bytes| bytes.0);
-    View {
+    Ok(View {
         spec: Spec { user, view, hostname: given.hostname.to_owned(), private_bytes },
         confinement: Confinement {
             writable,
@@ -151,7 +169,7 @@ pub(crate) fn build(given: &Given<'_>) -> View {
         },
         handed,
         late,
-    }
+    })
 }
 
 /// Where the project comes from, if it is shown.
@@ -246,10 +264,18 @@ pub(super) fn owners(path: &Path, given: &Given<'_>) -> Owners {
     }
 }
 
-/// Says whether a directory of the host is in the view at its own path.
-pub(crate) fn shows(spec: &Spec, path: &Path) -> bool {
-    let shown = spec.view.iter().any(|entry| {
-        matches!(entry.what, What::Bind { .. } | What::Link { .. }) && path.starts_with(&entry.at)
-    });
-    shown && path.is_dir()
+/// Says whether a directory is in the view.
+pub(crate) fn shows(spec: &Spec, image: Option<&Path>, path: &Path) -> bool {
+    let is_tree = |entry: &&Entry| matches!(entry.what, What::Bind { .. } | What::Link { .. });
+    let covering = spec.view.iter().filter(is_tree).filter(|entry| path.starts_with(&entry.at));
+    let Some(entry) = covering.max_by_key(|entry| entry.at.components().count()) else {
+        return false;
+    };
+    // Toolchains and the project are the host's beside an image too.
+    let in_image =
+        |path: &Path| image.map(|root| root.join(path.strip_prefix("/").unwrap_or(path)));
+    match in_image(&entry.at).filter(|place| place.symlink_metadata().is_ok()) {
+        Some(_) => in_image(path).is_some_and(|path| path.is_dir()),
+        None => path.is_dir(),
+    }
 }

@@ -6,7 +6,7 @@
 //! change on the host is seen at the next start.
 
 use rustix::fs::{AtFlags, FileType, Stat};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -133,30 +133,41 @@ fn look(path: &Path) -> Seen {
 }
 
 /// Gives a directory below `base` that holds the `/etc` for `account`, making
-/// it anew when the host's has changed. `owner` is who it belongs to.
+/// it anew when what it is made from has changed: the host's, or that of the
+/// root file system at `image`, which is shown whole.
 ///
 /// # Errors
 ///
 /// `base` cannot be written, or is not the caller's own.
-pub fn etc(base: &Path, account: &Account, hostname: &str) -> io::Result<PathBuf> {
+pub fn etc(
+    base: &Path,
+    account: &Account,
+    hostname: &str,
+    image: Option<&Path>,
+) -> io::Result<PathBuf> {
     let generated = generated(account, hostname);
-    let name = directory_name(&generated);
+    let from = image.map_or_else(|| PathBuf::from("/etc"), |image| image.join("etc"));
+    let name = directory_name(&generated, &from);
     let directory = base.join(&name);
     let manifest = base.join(format!("{name}.manifest"));
     if is_current(&manifest) && directory.is_dir() {
         return Ok(directory);
     }
-    make(base, &directory, &manifest, &generated)?;
+    let names = match image {
+        None => SHOWN.map(OsString::from).to_vec(),
+        Some(_) => names_in(&from)?,
+    };
+    make(base, &directory, &manifest, &generated, (&from, &names))?;
     Ok(directory)
 }
 
 /// The generated files decide the name, another account is another directory; so
 /// does what this version shows.
-fn directory_name(generated: &[(&str, String)]) -> String {
+fn directory_name(generated: &[(&str, String)], from: &Path) -> String {
     use std::hash::{Hash, Hasher};
     // A name, not a proof: the directory is the caller's own.
     let mut hasher = std::hash::DefaultHasher::new();
-    (env!("CARGO_PKG_VERSION"), SHOWN, LEFT_OUT, generated).hash(&mut hasher);
+    (env!("CARGO_PKG_VERSION"), SHOWN, LEFT_OUT, generated, from).hash(&mut hasher);
     format!("etc-{:016x}", hasher.finish())
 }
 
@@ -194,15 +205,19 @@ fn make(
     directory: &Path,
     manifest: &Path,
     generated: &[(&str, String)],
+    (from, names): (&Path, &[OsString]),
 ) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(base)?;
     let staged = base.join(format!(".etc-{}", rustix::process::getpid().as_raw_nonzero()));
     std::fs::remove_dir_all(&staged).or_else(absent_is_fine)?;
     make_directory(&staged)?;
-    let mut copier = Copier { seen: Vec::new() };
-    for name in SHOWN {
-        if !generated.iter().any(|(generated, _)| *generated == name) {
-            copier.copy(Path::new("/etc"), Path::new(name), &staged)?;
+    // A name that comes or goes shows in the directory; the host's are fixed.
+    let is_fixed = from == Path::new("/etc");
+    let seen = if is_fixed { Vec::new() } else { vec![look(from)] };
+    let mut copier = Copier { from, seen };
+    for name in names {
+        if name != "mtab" && !generated.iter().any(|(generated, _)| name == generated) {
+            copier.copy(from, Path::new(name), &staged)?;
         }
     }
     for (name, content) in generated {
@@ -218,6 +233,14 @@ fn make(
         base.join(format!(".manifest-{}", rustix::process::getpid().as_raw_nonzero()));
     std::fs::write(&staged_manifest, write_manifest(&copier.seen))?;
     std::fs::rename(&staged_manifest, manifest)
+}
+
+/// What an image has in its `/etc`; one without any has nothing.
+fn names_in(directory: &Path) -> io::Result<Vec<OsString>> {
+    match std::fs::read_dir(directory) {
+        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.file_name())).collect(),
+        Err(error) => absent_is_fine(error).map(|()| Vec::new()),
+    }
 }
 
 fn absent_is_fine(error: io::Error) -> io::Result<()> {
@@ -239,11 +262,12 @@ fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 /// Copies what everybody may read; links stay links.
-struct Copier {
+struct Copier<'a> {
+    from: &'a Path,
     seen: Vec<Seen>,
 }
 
-impl Copier {
+impl Copier<'_> {
     fn copy(&mut self, from: &Path, name: &Path, to: &Path) -> io::Result<()> {
         let source = from.join(name);
         if self.seen.len() >= ENTRIES_MAX || LEFT_OUT.iter().any(|out| source.ends_with(out)) {
@@ -275,10 +299,10 @@ impl Copier {
     }
 
     /// A file's own change shows in its directory when it is replaced, as
-    /// package managers do; those directly in `/etc` are edited by hand and
+    /// package managers do; those directly in `from` are edited by hand and
     /// looked at one by one.
     fn note_file(&mut self, source: &Path, stat: &Stat) {
-        if source.parent() == Some(Path::new("/etc")) {
+        if source.parent() == Some(self.from) {
             self.seen.push(Seen { path: source.to_owned(), stamp: stamp(stat) });
         }
     }
@@ -391,7 +415,7 @@ mod tests {
     #[test]
     fn accounts_are_generated_and_secrets_are_not_there() {
         let base = tempfile::tempdir().unwrap();
-        let etc = etc(base.path(), &account(), "box").unwrap();
+        let etc = etc(base.path(), &account(), "box", None).unwrap();
         let passwd = std::fs::read_to_string(etc.join("passwd")).unwrap();
         assert!(passwd.contains("ada:x:1000:1000:ada:/home/ada:/bin/sh\n"), "{passwd}");
         for secret in ["shadow", "gshadow", "sudoers", "ssh", "ssl/private", "machine-id"] {
@@ -405,16 +429,16 @@ mod tests {
     #[test]
     fn it_is_kept_until_the_host_changes() {
         let base = tempfile::tempdir().unwrap();
-        let first = etc(base.path(), &account(), "box").unwrap();
+        let first = etc(base.path(), &account(), "box", None).unwrap();
         std::fs::write(first.join("mark"), "").unwrap();
-        assert_eq!(etc(base.path(), &account(), "box").unwrap(), first);
+        assert_eq!(etc(base.path(), &account(), "box", None).unwrap(), first);
         assert!(first.join("mark").exists(), "it was made anew without a reason");
         let name = format!("{}.manifest", first.file_name().unwrap().to_str().unwrap());
         let manifest = base.path().join(name);
         let mut seen = std::fs::read(&manifest).unwrap();
         seen.extend(b"1 2 3 4 /etc/hostname\n");
         std::fs::write(&manifest, seen).unwrap();
-        etc(base.path(), &account(), "box").unwrap();
+        etc(base.path(), &account(), "box", None).unwrap();
         assert!(!first.join("mark").exists(), "a change was not seen");
     }
 
@@ -428,5 +452,25 @@ mod tests {
         }
         std::fs::write(&manifest, write_manifest(&[look(Path::new("/usr"))])).unwrap();
         assert!(is_current(&manifest));
+    }
+
+    #[test]
+    fn an_images_is_shown_whole_but_for_accounts_and_secrets() {
+        let (base, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let made = || etc(base.path(), &account(), "box", Some(image.path())).unwrap();
+        assert!(made().join("passwd").exists(), "an image without any /etc has one inside");
+        let from = image.path().join("etc");
+        std::fs::create_dir(&from).unwrap();
+        for name in ["own.conf", "passwd", "shadow", "mtab"] {
+            std::fs::write(from.join(name), "the image's").unwrap();
+        }
+        let mode = std::fs::Permissions::from_mode;
+        std::fs::set_permissions(from.join("own.conf"), mode(0o644)).unwrap();
+        std::fs::set_permissions(from.join("shadow"), mode(0o640)).unwrap();
+        let etc = made();
+        assert_eq!(std::fs::read_to_string(etc.join("own.conf")).unwrap(), "the image's");
+        assert!(std::fs::read_to_string(etc.join("passwd")).unwrap().contains("ada"));
+        assert!(!etc.join("shadow").exists());
+        assert!(!etc.join("shells").exists(), "the host's is not the image's");
     }
 }

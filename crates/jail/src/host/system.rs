@@ -23,20 +23,23 @@ const PLACES: [&str; 12] = [
     "/home/linuxbrew",
 ];
 
-/// The installed system, read-only, and the private directories that every
-/// program expects.
+/// The installed system, read-only.
 #[must_use]
 pub fn system() -> Vec<Entry> {
-    let mut view: Vec<Entry> = PLACES.iter().filter_map(|place| entry(Path::new(place))).collect();
-    view.extend([
+    PLACES.iter().filter_map(|place| entry(Path::new(place))).collect()
+}
+
+/// The private directories that every program expects.
+#[must_use]
+pub fn own() -> Vec<Entry> {
+    vec![
         Entry::new("/dev", What::Devices),
         Entry::private("/dev/shm", 0o1777),
         Entry::private("/tmp", 0o1777),
         Entry::private("/run", 0o755),
         Entry::link("/var/tmp", "/tmp"),
         Entry::link("/var/run", "/run"),
-    ]);
-    view
+    ]
 }
 
 /// The places of [`system`] that hold programs, for explanations.

@@ -11,6 +11,7 @@ mod files_odd;
 mod files_repositories;
 mod files_review;
 mod hidden;
+mod image;
 mod kernel;
 mod limits;
 mod masks;
