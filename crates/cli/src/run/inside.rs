@@ -72,6 +72,8 @@ pub(super) struct LiveRules {
     pub(super) root: PathBuf,
     /// (device, inode)
     pub(super) identity: (u64, u64),
+    /// Directories that are granted for writing.
+    pub(super) grants: Vec<PathBuf>,
     pub(super) tool_names: Vec<Pattern>,
     pub(super) allow: Vec<Pattern>,
     pub(super) deny: Vec<Pattern>,
@@ -144,6 +146,7 @@ impl LiveRules {
             root: self.root.clone(),
             root_device: self.identity.0,
             root_inode: self.identity.1,
+            grants: self.grants.clone(),
             tool_names: self.tool_names.clone(),
             allow: self.allow.clone(),
             deny: self.deny.clone(),

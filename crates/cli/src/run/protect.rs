@@ -39,6 +39,7 @@ pub(super) fn rules(
     Ok(LiveRules {
         root: project.root.clone(),
         identity: project.identity,
+        grants: policy.files.write.iter().map(|grant| grant.value.path.clone()).collect(),
         tool_names: patterns(&mut names(Scope::Roots))?,
         allow: patterns(&mut of(Verdict::Allow))?,
         deny: patterns(&mut of(Verdict::Deny).chain(names(Scope::AnyDepth)).chain(ignore_files))?,

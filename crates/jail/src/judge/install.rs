@@ -19,7 +19,6 @@ use super::git::config::{self, Entry, MAX_BYTES};
 use super::git::keys::{self, Holder};
 use super::git::layout::{Part, part};
 use super::git::repository;
-use super::ledger::within;
 use super::names::{dot_git, fold};
 use super::state::{Case, Judged, State, kind, kind_at};
 use super::walk::Spot;
@@ -67,7 +66,8 @@ impl State {
             config::parse(text).map_err(|error| format!("{which} configuration: {error}"))
         };
         let (old, new): (Vec<Entry>, Vec<Entry>) = (read("present", old)?, read("new", new)?);
-        let place: Vec<&[u8]> = within(git_directory, self.ledger.root())
+        let place: Vec<&[u8]> = self
+            .relative(git_directory)
             .map(|path| path.split(|byte| *byte == b'/').collect())
             .unwrap_or_default();
         let is_submodule = place.iter().any(|name| *name == b"modules");
@@ -128,7 +128,7 @@ impl State {
     pub(super) fn is_safe_pointer(&self, directory: &[u8], target: &Path) -> bool {
         let base = Path::new(OsStr::from_bytes(directory));
         let full = repository::normalise(&base.join(target));
-        let Some(relative) = within(full.as_os_str().as_bytes(), self.ledger.root()) else {
+        let Some(relative) = self.relative(full.as_os_str().as_bytes()) else {
             return false;
         };
         let names: Vec<&[u8]> = relative.split(|byte| *byte == b'/').collect();

@@ -74,8 +74,9 @@ struct Born {
 
 #[derive(Debug)]
 pub(super) struct Ledger {
-    /// The workspace's root.
-    root: Vec<u8>,
+    /// The workspace's root, and directories beside it that may be written too:
+    /// tools on the host open each of them.
+    roots: Vec<Vec<u8>>,
     /// Git directories that are not found by their name, or lie outside.
     git_directories: Vec<Vec<u8>>,
     /// Paths that configurations name, links lead to, and the like.
@@ -91,20 +92,23 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(root: &Path) -> Self {
-        let root = root.as_os_str().as_bytes().to_vec();
+    pub(super) fn new(root: &Path, grants: &[PathBuf]) -> Self {
+        let all = std::iter::once(root).chain(grants.iter().map(PathBuf::as_path));
+        let roots: Vec<Vec<u8>> = all.map(|path| path.as_os_str().as_bytes().to_vec()).collect();
         let mut ledger = Self {
-            root: root.clone(),
+            roots: roots.clone(),
             git_directories: Vec::new(),
             linked: Vec::new(),
-            places: HashSet::from([root.clone()]),
+            places: roots.iter().cloned().collect(),
             born: Vec::new(),
             born_pointers: HashSet::new(),
             seen: HashSet::new(),
             noted: Vec::new(),
             is_cut: false,
         };
-        ledger.discover(&root);
+        for root in &roots {
+            ledger.discover(root);
+        }
         ledger
     }
 
@@ -112,7 +116,7 @@ impl Ledger {
     /// costs one look, once.
     pub(super) fn discover(&mut self, directory: &[u8]) {
         let mut current = directory;
-        while within(current, &self.root).is_some() && !self.seen.contains(current) {
+        while self.root_of(current).is_some() && !self.seen.contains(current) {
             if self.seen.len() >= MAX_SEEN {
                 self.seen.clear();
             }
@@ -149,8 +153,10 @@ impl Ledger {
         }
     }
 
-    pub(super) fn root(&self) -> &[u8] {
-        &self.root
+    /// The innermost root that `path` is or lies in.
+    pub(super) fn root_of(&self, path: &[u8]) -> Option<&[u8]> {
+        let found = self.roots.iter().filter(|root| within(path, root).is_some());
+        found.max_by_key(|root| root.len()).map(Vec::as_slice)
     }
 
     pub(super) fn is_place(&self, directory: &[u8]) -> bool {
@@ -176,9 +182,10 @@ impl Ledger {
 
     /// Whether there is anything outside the workspace to look after.
     pub(super) fn reaches_outside(&self) -> bool {
-        let root = fold(&self.root);
-        self.git_directories.iter().any(|path| within(path, &self.root).is_none())
-            || self.linked.iter().any(|linked| within(&linked.folded, &root).is_none())
+        let roots: Vec<_> = self.roots.iter().map(|root| fold(root)).collect();
+        let is_outside = |folded: &[u8]| !roots.iter().any(|root| within(folded, root).is_some());
+        self.git_directories.iter().any(|path| self.root_of(path).is_none())
+            || self.linked.iter().any(|linked| is_outside(&linked.folded))
     }
 
     /// Whether the git directory, or one that it lies in, came in this session.
@@ -328,7 +335,7 @@ mod tests {
         let top = std::fs::canonicalize(top.path()).unwrap();
         let (a, b) = (top.join("a"), top.join("b"));
         std::fs::create_dir_all(a.join(".git")).unwrap();
-        let mut ledger = Ledger::new(&top);
+        let mut ledger = Ledger::new(&top, &[]);
         ledger.birth(bytes(&a.join(".git")));
         assert!(ledger.is_born(&bytes(&a.join(".git/modules/m"))));
         std::fs::rename(&a, &b).unwrap();
@@ -350,7 +357,7 @@ mod tests {
         let nested = top.join("a/b");
         std::fs::create_dir_all(nested.join(".git")).unwrap();
         std::fs::write(nested.join(".git/config"), "[core]\nhooksPath = tools/hooks\n").unwrap();
-        let mut ledger = Ledger::new(&top);
+        let mut ledger = Ledger::new(&top, &[]);
         assert!(!ledger.is_place(&bytes(&nested)));
         ledger.discover(&bytes(&nested.join("c/d")));
         assert!(ledger.is_place(&bytes(&nested)));

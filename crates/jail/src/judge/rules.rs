@@ -30,6 +30,9 @@ pub struct Config {
     /// Device and inode of the workspace, as the planner saw it from outside.
     pub root_device: u64,
     pub root_inode: u64,
+    /// Directories outside the workspace that may be written too, as seen inside:
+    /// the same rules hold in each, relative to it.
+    pub grants: Vec<PathBuf>,
     /// Names that tools on the host obey, relative to a directory that one opens
     /// as a project: the root, and every directory of an old repository.
     pub tool_names: Vec<Pattern>,

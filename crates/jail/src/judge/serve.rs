@@ -88,8 +88,17 @@ impl Judge {
     ///
     /// If the workspace is not the planned one, or there is no procfs.
     pub fn new(config: Config) -> Result<Self, NewError> {
-        let Config { root, root_device, root_inode, tool_names, allow, deny, umask, hidden } =
-            config;
+        let Config {
+            root,
+            root_device,
+            root_inode,
+            grants,
+            tool_names,
+            allow,
+            deny,
+            umask,
+            hidden,
+        } = config;
         if !root.is_absolute() {
             return Err(NewError::Relative { path: root });
         }
@@ -99,9 +108,11 @@ impl Judge {
             return Err(NewError::Other { path: root });
         }
         let rules = Rules::new(tool_names, allow, deny);
-        let mut ledger = Ledger::new(&root);
-        for path in rules.links_at(&root) {
-            ledger.link(path);
+        let mut ledger = Ledger::new(&root, &grants);
+        for place in std::iter::once(&root).chain(&grants) {
+            for path in rules.links_at(place) {
+                ledger.link(path);
+            }
         }
         let umask = Umask { start: umask, is_changed: false, own: None };
         let state = State { rules, ledger, hidden, umask, pointers: Vec::new() };

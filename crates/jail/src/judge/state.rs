@@ -146,8 +146,13 @@ impl State {
         }
     }
 
+    /// The path as patterns see it: relative to its root.
+    pub(super) fn relative<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
+        within(path, self.ledger.root_of(path)?)
+    }
+
     fn is_lifted(&self, path: &[u8]) -> bool {
-        within(path, self.ledger.root()).is_some_and(|relative| {
+        self.relative(path).is_some_and(|relative| {
             self.rules.allows(&relative.split(|byte| *byte == b'/').collect::<Vec<_>>())
         })
     }
@@ -181,7 +186,7 @@ impl State {
         if matches!(class, Class::User | Class::Supervisor) {
             return None;
         }
-        let relative = str::from_utf8(within(path, self.ledger.root())?).ok()?;
+        let relative = str::from_utf8(self.relative(path)?).ok()?;
         let mut pattern = String::from("/");
         for c in relative.chars() {
             if matches!(c, '*' | '?' | '\\') {

@@ -13,9 +13,11 @@ use super::walk::is_own_proc;
 
 /// `path` is real: absolute, links resolved but for the last name.
 pub(super) fn survey(ledger: &mut Ledger, rules: &Rules, own_pid: u32, path: &[u8]) -> Site {
-    let Some(relative) = within(path, ledger.root()) else {
+    let Some(root) = ledger.root_of(path).map(<[u8]>::to_vec) else {
         return outside(ledger, own_pid, path);
     };
+    let root = root.as_slice();
+    let relative = within(path, root).unwrap_or_default();
     let names: Vec<&[u8]> =
         relative.split(|byte| *byte == b'/').filter(|n| !n.is_empty()).collect();
     if rules.denies(&names) {
@@ -28,7 +30,7 @@ pub(super) fn survey(ledger: &mut Ledger, rules: &Rules, own_pid: u32, path: &[u
     }
     let mut free = Site::Free;
     if is_in_git {
-        match by_name(ledger, &names) {
+        match by_name(ledger, root, &names) {
             site @ Site::Git { part: Part::Free | Part::Probe, .. } => free = site,
             site => return site,
         }
@@ -42,7 +44,8 @@ pub(super) fn survey(ledger: &mut Ledger, rules: &Rules, own_pid: u32, path: &[u
         return site;
     }
     if !is_in_git
-        && let Some(site) = bare(ledger, path, &names).or_else(|| tool(ledger, rules, &names))
+        && let Some(site) =
+            bare(ledger, root, path, &names).or_else(|| tool(ledger, root, rules, &names))
     {
         return site;
     }
@@ -59,8 +62,8 @@ fn outside(ledger: &Ledger, own_pid: u32, path: &[u8]) -> Site {
     known(ledger, path).or_else(|| linked(ledger, path)).unwrap_or(Site::Free)
 }
 
-fn absolute(ledger: &Ledger, names: &[&[u8]]) -> Vec<u8> {
-    join(ledger.root(), &names.join(&b'/'))
+fn absolute(root: &[u8], names: &[&[u8]]) -> Vec<u8> {
+    join(root, &names.join(&b'/'))
 }
 
 fn lineage(is_born: bool) -> Lineage {
@@ -68,19 +71,19 @@ fn lineage(is_born: bool) -> Lineage {
 }
 
 /// The innermost `.git` that gives a part with a rule, else the outermost.
-fn by_name(ledger: &Ledger, names: &[&[u8]]) -> Site {
+fn by_name(ledger: &Ledger, root: &[u8], names: &[&[u8]]) -> Site {
     let mut found = Site::Free;
     for (at, name) in names.iter().enumerate().rev() {
         match dot_git(name) {
             None => {}
             Some(DotGit::Alias) => return Site::Lookalike,
             Some(DotGit::Exact) if at + 1 == names.len() => {
-                let path = absolute(ledger, names);
+                let path = absolute(root, names);
                 let is_born = ledger.is_born(&path) || ledger.is_born_pointer(&path);
                 return Site::DotGit(lineage(is_born));
             }
             Some(DotGit::Exact) => {
-                let base = absolute(ledger, &names[..=at]);
+                let base = absolute(root, &names[..=at]);
                 let site = inside(ledger, &base, &names[at + 1..]);
                 if !matches!(site, Site::Git { part: Part::Free | Part::Probe, .. }) {
                     return site;
@@ -128,19 +131,19 @@ fn is_bare(directory: &[u8]) -> bool {
     has(b"HEAD") && (has(b"commondir") || (has(b"objects") && has(b"refs")))
 }
 
-fn bare(ledger: &Ledger, path: &[u8], names: &[&[u8]]) -> Option<Site> {
+fn bare(ledger: &Ledger, root: &[u8], path: &[u8], names: &[&[u8]]) -> Option<Site> {
     for at in 0..names.len() {
         let (_, found) = part(&names[at..]);
         if matches!(found, Part::Free | Part::Probe | Part::Holder) {
             continue;
         }
-        let base = absolute(ledger, &names[..at]);
+        let base = absolute(root, &names[..at]);
         if is_bare(&base) {
             return Some(inside(ledger, &base, &names[at..]));
         }
     }
     let (last, parents) = names.split_last()?;
-    let base = || absolute(ledger, parents);
+    let base = || absolute(root, parents);
     let has = |name: &[u8]| exists(&join(&base(), name));
     let pointer =
         || Site::Git { git_directory: base(), part: Part::Pointer, lineage: Lineage::Existing };
@@ -158,13 +161,13 @@ fn bare(ledger: &Ledger, path: &[u8], names: &[&[u8]]) -> Option<Site> {
     }
 }
 
-fn tool(ledger: &Ledger, rules: &Rules, names: &[&[u8]]) -> Option<Site> {
+fn tool(ledger: &Ledger, root: &[u8], rules: &Rules, names: &[&[u8]]) -> Option<Site> {
     let mut weaker = None;
     for found in rules.tools(names) {
         match found {
             ToolMatch::Covered { place, length } => {
-                let top = absolute(ledger, &names[..(place + length).min(names.len())]);
-                let is_place = ledger.is_place(&absolute(ledger, &names[..place]));
+                let top = absolute(root, &names[..(place + length).min(names.len())]);
+                let is_place = ledger.is_place(&absolute(root, &names[..place]));
                 let site = Site::Tool { is_place, top };
                 if is_place {
                     return Some(site);
@@ -172,7 +175,7 @@ fn tool(ledger: &Ledger, rules: &Rules, names: &[&[u8]]) -> Option<Site> {
                 weaker.get_or_insert(site);
             }
             ToolMatch::Above { place, rests } => {
-                if ledger.is_place(&absolute(ledger, &names[..place])) {
+                if ledger.is_place(&absolute(root, &names[..place])) {
                     weaker = Some(Site::Above { rule: Rule::ProjectTool, rests });
                 }
             }
@@ -215,7 +218,7 @@ mod tests {
                 Vec::new(),
                 patterns(&["secret"]),
             );
-            Self { ledger: Ledger::new(&root), _directory: directory, root, rules }
+            Self { ledger: Ledger::new(&root, &[]), _directory: directory, root, rules }
         }
 
         fn site(&mut self, path: &str) -> Site {

@@ -10,6 +10,7 @@ mod files_names;
 mod files_odd;
 mod files_repositories;
 mod files_review;
+mod grants;
 mod hidden;
 mod image;
 mod kernel;

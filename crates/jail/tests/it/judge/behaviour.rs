@@ -207,6 +207,7 @@ fn the_workspace_must_be_the_planned_one() {
             root: root.into(),
             root_device: 0,
             root_inode,
+            grants: Vec::new(),
             tool_names: Vec::new(),
             allow: Vec::new(),
             deny: Vec::new(),

@@ -399,6 +399,7 @@ fn supervisor() {
         root,
         root_device: found.dev(),
         root_inode: found.ino(),
+        grants: Vec::new(),
         tool_names: patterns(&lists[0]),
         allow: patterns(&lists[1]),
         deny: patterns(&lists[2]),
