@@ -130,12 +130,12 @@ mod tests {
     #[test]
     fn what_is_above_a_place_is_taken_apart() {
         let root = tempfile::tempdir().unwrap();
-        for path in ["home/ada/x", "home/bob", "usr/share/doc", "usr/bin"] {
+        for path in ["home/ada/x", "home/alice", "usr/share/doc", "usr/bin"] {
             create_dir_all(root.path().join(path)).unwrap();
         }
         symlink("usr", root.path().join("work")).unwrap();
         let lines = shown(root.path(), &["/home/ada", "/usr/share/fonts/x", "/work/project"]);
-        assert_eq!(lines, ["/home/bob", "/usr/bin", "/usr/share/doc"]);
+        assert_eq!(lines, ["/home/alice", "/usr/bin", "/usr/share/doc"]);
     }
 
     #[test]
