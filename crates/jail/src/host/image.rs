@@ -133,8 +133,8 @@ mod tests {
         for path in ["home/ada/x", "home/alice", "usr/share/doc", "usr/bin"] {
             create_dir_all(root.path().join(path)).unwrap();
         }
-        symlink("usr", root.path().join("work")).unwrap();
-        let lines = shown(root.path(), &["/home/ada", "/usr/share/fonts/x", "/work/project"]);
+        symlink("usr", root.path().join("code")).unwrap();
+        let lines = shown(root.path(), &["/home/ada", "/usr/share/fonts/x", "/code/project"]);
         assert_eq!(lines, ["/home/alice", "/usr/bin", "/usr/share/doc"]);
     }
 
