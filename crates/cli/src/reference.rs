@@ -49,6 +49,7 @@ const BY_ARGUMENTS: &[(&str, &str)] = &[
         "ioctl",
         "`EPERM` for `TIOCSTI`, `TIOCLINUX`, and what is btrfs' own but for cloning and deduplicating",
     ),
+    ("prlimit64", "`EPERM` for PID 1 and the helper beside it"),
     ("personality", "`EPERM` but for the default, asking, and what debuggers set"),
     ("socket", "`EAFNOSUPPORT` but for unix, TCP and UDP over IPv4 and IPv6, and route netlink"),
     ("socketpair", "`EAFNOSUPPORT` but for unix"),

@@ -23,6 +23,8 @@ pub struct Confinement {
     pub ptrace: bool,
     /// New user namespaces are allowed.
     pub nested_userns: bool,
+    /// A helper runs beside PID 1, with id 2.
+    pub has_helper: bool,
 }
 
 /// Why a wall could not be raised.
@@ -92,8 +94,8 @@ impl Walls {
     ) -> Result<Self, ConfineError> {
         atoll_sys::caps::clear_bounding_set()
             .map_err(|source| ConfineError::Call { call: "prctl(PR_CAPBSET_DROP)", source })?;
-        let Confinement { ptrace, nested_userns, .. } = *confinement;
-        let options = Options { ptrace, nested_userns, listener: true, traps };
+        let Confinement { ptrace, nested_userns, has_helper, .. } = *confinement;
+        let options = Options { ptrace, nested_userns, has_helper, listener: true, traps };
         let without_listener = (listening == Listening::Wanted)
             .then(|| build(&Options { listener: false, traps: &[], ..options }));
         Ok(Self { rules: Some(rules(confinement)?), filter: build(&options), without_listener })

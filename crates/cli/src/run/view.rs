@@ -158,6 +158,7 @@ pub(crate) fn build(given: &Given<'_>) -> Result<View, ImageError> {
     // Late trees come in the order of the plan, which sorts by place.
     view.sort_by(|a, b| a.at.cmp(&b.at));
     let (handed, late) = if given.hands_in { hand_in(&mut view, given) } else { (vec![], vec![]) };
+    let has_helper = view.iter().any(|entry| matches!(entry.what, What::Mask { .. }));
     let private_bytes = given.policy.limits.disk.value.map_or(PRIVATE_BYTES, |bytes| bytes.0);
     Ok(View {
         spec: Spec { user, view, hostname: given.hostname.to_owned(), private_bytes },
@@ -166,6 +167,7 @@ pub(crate) fn build(given: &Given<'_>) -> Result<View, ImageError> {
             openable: vec!["/dev".into(), "/proc".into()],
             ptrace: given.policy.kernel.ptrace.value,
             nested_userns: given.policy.kernel.nested_userns.value,
+            has_helper,
         },
         handed,
         late,

@@ -76,6 +76,8 @@ pub struct Options<'a> {
     pub ptrace: bool,
     /// New user namespaces are allowed, for browsers' own sandboxes.
     pub nested_userns: bool,
+    /// A helper runs beside PID 1.
+    pub has_helper: bool,
     /// A supervisor listens, so refusals are told to it.
     pub listener: bool,
     /// Calls that the supervisor answers.
@@ -112,7 +114,10 @@ pub fn build(options: &Options<'_>) -> Program {
     let mut rules: Vec<(u32, Rule)> = table::refused()
         .iter()
         .filter(|refused| !lifted(refused, options))
-        .map(|refused| (refused.number, refused.rule))
+        .map(|refused| {
+            let is_alone = refused.why == table::Why::Supervisor && !options.has_helper;
+            (refused.number, if is_alone { table::PRLIMIT_ALONE } else { refused.rule })
+        })
         .collect();
     for trap in options.traps {
         let rule = match trap.when {

@@ -54,7 +54,7 @@ fn interesting_arguments() -> Vec<[u64; 6]> {
 #[test]
 fn every_call_gets_the_answer_of_the_table() {
     for listener in [false, true] {
-        let program = build(&Options { listener, ..Options::default() });
+        let program = build(&Options { listener, has_helper: true, ..Options::default() });
         for number in 0..table::NEWEST + 40 {
             let rule = table::refused().iter().find(|line| line.number == number);
             for arguments in interesting_arguments() {
@@ -115,6 +115,26 @@ fn options_lift_their_own_rules_only() {
     let nested = build(&Options { nested_userns: true, ..Options::default() });
     assert_eq!(run(&nested, ARCH, number("unshare"), [0; 6]), RET_ALLOW);
     assert_eq!(run(&nested, ARCH, number("ptrace"), [0; 6]), RET_ERRNO | 1);
+}
+
+#[test]
+fn limits_of_the_sandboxs_own_processes_stay() {
+    let number = u32::try_from(libc::SYS_prlimit64).unwrap();
+    let answer = |has_helper, pid| {
+        let program = build(&Options { has_helper, listener: true, ..Options::default() });
+        run(&program, ARCH, number, [pid, 7, 0, 0, 0, 0])
+    };
+    let refused = RET_ERRNO | 1;
+    let cases = [
+        (0, RET_ALLOW, RET_ALLOW),
+        (1, refused, refused),
+        (2, RET_ALLOW, refused),
+        (1 << 32 | 2, RET_ALLOW, refused),
+        (3, RET_ALLOW, RET_ALLOW),
+    ];
+    for (pid, alone, helped) in cases {
+        assert_eq!((answer(false, pid), answer(true, pid)), (alone, helped), "{pid:#x}");
+    }
 }
 
 #[test]

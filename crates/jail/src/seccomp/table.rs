@@ -35,6 +35,8 @@ pub enum Why {
     Keyrings,
     /// Machine-wide state: time, names, modules, swap, reboot.
     Machine,
+    /// Limits of the sandbox's own processes.
+    Supervisor,
     /// Input injected into a terminal.
     Terminal,
     /// Socket families beyond unix, IPv4, IPv6 and route netlink.
@@ -60,6 +62,7 @@ impl Why {
             Self::KernelPrograms => "kernel.programs",
             Self::Keyrings => "kernel.keyrings",
             Self::Machine => "kernel.machine",
+            Self::Supervisor => "kernel.supervisor",
             Self::Terminal => "kernel.terminal",
             Self::SocketFamilies => "kernel.sockets",
             Self::AsyncCalls => "kernel.io_uring",
@@ -131,6 +134,14 @@ static PERSONALITY: Rule = Rule::OneOf {
     then: &ALLOW,
     or: &REFUSE_QUIETLY,
 };
+
+/// prlimit(2): not those of PID 1, nor of the helper beside it, whose id is 2: with
+/// no descriptors left it could keep nothing hidden.
+static PRLIMIT: Rule =
+    Rule::OneOf { argument: 0, mask: u32::MAX, values: &[1, 2], then: &REFUSE_QUIETLY, or: &ALLOW };
+/// The same where there is no helper, and 2 may be the workload itself.
+pub(super) static PRLIMIT_ALONE: Rule =
+    Rule::OneOf { argument: 0, mask: u32::MAX, values: &[1], then: &REFUSE_QUIETLY, or: &ALLOW };
 
 /// socket(2): unix; IPv4 and IPv6 stream or datagram of the family's own
 /// protocol (0, TCP, UDP); netlink of the route family.
@@ -283,6 +294,7 @@ fn everywhere(list: &mut Vec<Refused>) {
             SYS_nfsservctl SYS_lookup_dcookie;
         Terminal IOCTL: SYS_ioctl;
         Machine PERSONALITY: SYS_personality;
+        Supervisor PRLIMIT: SYS_prlimit64;
         SocketFamilies SOCKET: SYS_socket;
         SocketFamilies SOCKETPAIR: SYS_socketpair;
         AsyncCalls ABSENT: SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register;
