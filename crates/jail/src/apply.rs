@@ -104,7 +104,7 @@ impl Builder<'_> {
             }
             Step::Device { at, name } => self.device(at, name),
             Step::MakeMasks => make_masks(),
-            Step::Mask { at, kind } => mask_again(at, *kind).map(|_| ()),
+            Step::Mask { at, kind } => mask_again(rustix::fs::CWD, at, *kind).map(|_| ()),
             Step::LeaveOldRoot => self.leave_old_root(),
             Step::SealRoot => seal_root(),
             Step::SetHostname { name } => {
@@ -233,17 +233,17 @@ fn make_masks() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Hides what is at `at` now, unless it is hidden already; gives whether it was
-/// not. For a watcher that keeps `CAP_SYS_ADMIN` in the jail's user namespace.
+/// Hides what is at `at`, as seen from `base`, unless it is hidden already; gives
+/// whether it was not. For a watcher that keeps `CAP_SYS_ADMIN` in the jail's user namespace.
 ///
 /// # Errors
 ///
 /// Something that is not there or not a place any more, or lies behind a link.
-pub fn mask(at: &Path, kind: Kind) -> io::Result<bool> {
-    mask_again(at, kind).map_err(|failed| failed.source)
+pub fn mask(base: BorrowedFd<'_>, at: &Path, kind: Kind) -> io::Result<bool> {
+    mask_again(base, at, kind).map_err(|failed| failed.source)
 }
 
-fn mask_again(at: &Path, kind: Kind) -> Result<bool, Failed> {
+fn mask_again(base: BorrowedFd<'_>, at: &Path, kind: Kind) -> Result<bool, Failed> {
     let mask = match kind {
         Kind::File => MASK_FILE,
         Kind::Directory => MASK_DIRECTORY,
@@ -251,7 +251,7 @@ fn mask_again(at: &Path, kind: Kind) -> Result<bool, Failed> {
     // By descriptor, so that a link that takes a directory's place on the way
     // cannot send the mask elsewhere.
     let place = rustix::fs::openat2(
-        rustix::fs::CWD,
+        base,
         at,
         OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
         Mode::empty(),

@@ -16,10 +16,13 @@ use atoll_jail::confine;
 use atoll_jail::spec::Kind;
 use atoll_sys::helper::{Helper, fork_helper};
 use atoll_sys::process;
-use rustix::fs::inotify;
+use rustix::fs::{Mode, OFlags, inotify};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ffi::OsString;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A hidden place, as seen inside.
@@ -42,14 +45,20 @@ pub(super) fn start(masks: &[Mask]) -> Result<(), Failure> {
             if confine::drop_capabilities(1 << SYS_ADMIN).is_err() {
                 process::exit_now(1);
             }
-            keep(&watched, masks)
+            keep(&watched)
         }
     }
 }
 
 struct Watched {
     events: OwnedFd,
-    directories: BTreeMap<i32, PathBuf>,
+    /// By their number in the queue. Held open, since the workload may rename them.
+    directories: BTreeMap<i32, Directory>,
+}
+
+struct Directory {
+    fd: OwnedFd,
+    masks: Vec<(OsString, Kind)>,
 }
 
 fn watch(masks: &[Mask]) -> rustix::io::Result<Watched> {
@@ -59,32 +68,45 @@ fn watch(masks: &[Mask]) -> rustix::io::Result<Watched> {
         | inotify::WatchFlags::ONLYDIR
         | inotify::WatchFlags::DONT_FOLLOW;
     let mut directories = BTreeMap::new();
-    for parent in masks.iter().filter_map(|(path, _)| path.parent()) {
+    for (path, kind) in masks {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
         let number = inotify::add_watch(&events, parent, flags)?;
-        directories.insert(number, parent.to_owned());
+        let directory = match directories.entry(number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let fd = rustix::fs::open(parent, flags, Mode::empty())?;
+                new.insert(Directory { fd, masks: Vec::new() })
+            }
+        };
+        directory.masks.push((name.to_owned(), *kind));
     }
     Ok(Watched { events, directories })
 }
 
 /// Puts masks back for ever; the end of PID 1 is the end of this.
-fn keep(watched: &Watched, masks: &[Mask]) -> ! {
+fn keep(watched: &Watched) -> ! {
     let mut space = [MaybeUninit::uninit(); 4096];
     let mut reader = inotify::Reader::new(&watched.events, &mut space);
     loop {
         let Ok(event) = reader.next() else { process::exit_now(1) };
-        // Without a name: the queue has run over, so everything is looked at.
-        let path = event.file_name().and_then(|name| {
-            let name = std::ffi::OsStr::new(name.to_str().ok()?);
-            Some(watched.directories.get(&event.wd())?.join(name))
-        });
-        for (mask, kind) in masks.iter().filter(|(mask, _)| concerns(path.as_deref(), mask)) {
-            // A file that is gone again, or of another kind, has nothing to hide
-            // behind this mask.
-            apply::mask(mask, *kind).ok();
+        match (watched.directories.get(&event.wd()), event.file_name()) {
+            (Some(directory), Some(name)) => directory.mask(Some(name.to_bytes())),
+            // The queue has run over, so everything is looked at.
+            _ => watched.directories.values().for_each(|directory| directory.mask(None)),
         }
     }
 }
 
-fn concerns(changed: Option<&Path>, mask: &Path) -> bool {
-    changed.is_none_or(|changed| changed == mask)
+impl Directory {
+    /// Masks what has this name now, or everything.
+    fn mask(&self, changed: Option<&[u8]>) {
+        let is_concerned =
+            |name: &OsString| changed.is_none_or(|changed| changed == name.as_bytes());
+        for (name, kind) in self.masks.iter().filter(|(name, _)| is_concerned(name)) {
+            // A file that is gone again, or of another kind, has nothing to hide
+            // behind this mask.
+            apply::mask(self.fd.as_fd(), Path::new(name), *kind).ok();
+        }
+    }
 }
