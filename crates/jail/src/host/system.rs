@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// Where distributions and package managers install programs. A link among
 /// them (as on merged-/usr systems) becomes a link inside.
-const PLACES: [&str; 12] = [
+///
+/// Of `/nix` without the socket of its daemon, which is root and has the network.
+const PLACES: [&str; 13] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -17,7 +19,8 @@ const PLACES: [&str; 12] = [
     "/lib64",
     "/libx32",
     "/opt",
-    "/nix",
+    "/nix/store",
+    "/nix/var/nix/profiles",
     "/gnu",
     "/snap",
     "/home/linuxbrew",
