@@ -13,14 +13,18 @@ pub(crate) const EXIT_UNDECIDED: u8 = 1;
 /// Opens the sessions of the caller, in `$XDG_STATE_HOME/atoll/sessions`, else
 /// `~/.local/state/atoll/sessions`.
 pub(crate) fn sessions() -> Result<Sessions, CliError> {
-    let state = env::XDG_STATE_HOME
-        .path()
-        .or_else(|| env::HOME.path().map(|home| home.join(".local/state")))
-        .ok_or_else(|| {
-            CliError::new("cannot tell where review sessions are kept")
-                .hint("set HOME or XDG_STATE_HOME")
-        })?;
-    Sessions::open(&state.join("atoll")).map_err(tell)
+    let state = home().ok_or_else(|| {
+        CliError::new("cannot tell where review sessions are kept")
+            .hint("set HOME or XDG_STATE_HOME")
+    })?;
+    Sessions::open(&state).map_err(tell)
+}
+
+/// Where [`sessions`] are, whether they are there or not.
+pub(crate) fn home() -> Option<PathBuf> {
+    let state = env::XDG_STATE_HOME.path();
+    let state = state.or_else(|| env::HOME.path().map(|home| home.join(".local/state")))?;
+    Some(state.join("atoll"))
 }
 
 /// The session of this id, else the newest one of the project that holds the

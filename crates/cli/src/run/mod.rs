@@ -20,6 +20,7 @@ mod launch;
 mod masker;
 mod notes;
 mod outline;
+mod own;
 mod prepare;
 mod protect;
 mod read;

@@ -5,7 +5,7 @@ use super::inside::{Inside, Supervision};
 use super::notes::{self, Notes};
 use super::repository::Repository;
 use super::view::{self, HandedTree, System};
-use super::{author, cache, command, environment, image, protect, repository, review};
+use super::{author, cache, command, environment, image, own, protect, repository, review};
 use crate::env;
 use crate::error::CliError;
 use crate::policy::load::Loaded;
@@ -19,7 +19,7 @@ use atoll_jail::spec::What;
 use atoll_store::session::Session;
 use rustix::process::{Resource, Rlimit};
 use std::ffi::OsString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 /// Name of the machine inside.
@@ -58,6 +58,11 @@ pub(super) fn prepare(
     }
     let user_name = caller.name_inside(identity.user.inside_uid);
     let cache_home = cache_home(&caller);
+    let written = policy.files.write.iter().map(|grant| grant.value.path.as_path());
+    let shown = (policy.workspace.mode.value != WorkspaceMode::None).then_some(&*project.root);
+    let mut own = vec![cache_home.clone()];
+    own.extend(crate::session::home());
+    own::keep_out(shown.into_iter().chain(written), &own)?;
     cache::base(&cache_home)
         .map_err(|error| in_cache("the cache cannot be used", &cache_home, error))?;
     let image = image::root(&policy.image.value, &cache_home)?;
@@ -102,7 +107,6 @@ pub(super) fn prepare(
         hands_in: caller.uid == 0,
     })
     .map_err(|error| CliError::new("the root file system cannot be shown").because(error))?;
-    let shown = (policy.workspace.mode.value != WorkspaceMode::None).then_some(&*project.root);
     let directory = command::directory(Some(&loaded.cwd), shown, &caller.home);
     let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     let environment = environment::build(
@@ -241,7 +245,10 @@ fn standard(stdio: &Stdio) -> Result<[Standard; 3], CliError> {
             continue;
         }
         *slot = match &stdio.streams[usize::from(number)] {
-            Stream::Inherit => Standard::Inherit,
+            Stream::Inherit => {
+                own::standard_is_a_stream(number, standard_of_ours(number))?;
+                Standard::Inherit
+            }
             Stream::Terminal => Standard::Terminal,
             Stream::Pipe(end) => Standard::Descriptor(
                 end.try_clone()
@@ -272,6 +279,14 @@ fn give_pipes(standard: &[Standard; 3], (uid, gid): (u32, u32)) {
             // Where it fails the command still has its descriptors.
             rustix::fs::fchown(fd, Some(uid), Some(gid)).ok();
         }
+    }
+}
+
+fn standard_of_ours(number: u8) -> BorrowedFd<'static> {
+    match number {
+        0 => rustix::stdio::stdin(),
+        1 => rustix::stdio::stdout(),
+        _ => rustix::stdio::stderr(),
     }
 }
 

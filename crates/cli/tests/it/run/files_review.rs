@@ -195,7 +195,7 @@ fn a_session_directory_in_the_project_is_refused_at_once() {
         let mut command = project.atoll(&["run", "--workspace", "review", "--", "true"]);
         let run = Ran(command.env("XDG_STATE_HOME", &state).output().unwrap());
         assert_eq!(run.code(), Some(125), "{}", run.text());
-        assert!(run.stderr().contains("lies inside the project"), "{}", run.text());
+        assert!(run.stderr().contains("state/atoll lies inside "), "{}", run.text());
         assert!(run.stderr().contains("set XDG_STATE_HOME"), "{}", run.text());
     });
 }
