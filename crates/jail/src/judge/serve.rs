@@ -351,10 +351,11 @@ impl Refuser {
         Ok(Self { listener: Listener::new(listener)?, connections: Connections::default() })
     }
 
-    /// Answers what is waiting. Says whether anybody is left to ask.
+    /// Answers what is waiting, some of it at a time: a flood of calls must not
+    /// keep whoever waits from its other business. Says whether anybody is left to ask.
     pub fn attend(&mut self, sink: &mut dyn Sink) -> bool {
         let now = Some(Duration::ZERO);
-        loop {
+        for _ in 0..ANSWERED_AT_ONCE {
             match wait(&self.listener, None, now) {
                 Ok(Wake::Call) => {}
                 Ok(Wake::Time) => return true,
@@ -370,6 +371,7 @@ impl Refuser {
             };
             let _gone = self.listener.reply(notification.id, reply);
         }
+        true
     }
 
     fn tell_connection(&mut self, notification: &Notification, sink: &mut dyn Sink) {
