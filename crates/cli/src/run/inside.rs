@@ -12,7 +12,7 @@ use atoll_jail::enter::Newborn;
 use atoll_jail::judge::{self, Condition, Config, Hidden, Pattern};
 use atoll_jail::plan::Step;
 use atoll_jail::seccomp::Trap;
-use atoll_jail::spec::User;
+use atoll_jail::spec::{Kind, User};
 use atoll_jail::tell;
 use atoll_sys::process::{self, SignalSet};
 use std::error::Error;
@@ -49,7 +49,7 @@ impl Supervision {
     fn traps(&self) -> Vec<Trap> {
         let (traps, is_strict) = match self {
             Self::Tell => return Vec::new(),
-            Self::Judge(rules) => (judge::TRAPS, rules.hidden.is_some()),
+            Self::Judge(rules) => (judge::TRAPS, rules.is_strict),
             Self::Move(_) => (judge::RENAMES, false),
         };
         traps
@@ -77,8 +77,10 @@ pub(super) struct LiveRules {
     pub(super) tool_names: Vec<Pattern>,
     pub(super) allow: Vec<Pattern>,
     pub(super) deny: Vec<Pattern>,
-    /// In strict mode: what may not be read whatever the host puts there.
+    /// What is hidden whatever the host puts there, if anything is.
     pub(super) hidden: Option<Arc<IgnoreSet>>,
+    /// The judge hides it, not only the masks.
+    pub(super) is_strict: bool,
 }
 
 /// Becomes PID 1.
@@ -130,7 +132,7 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
         };
         match &inside.supervision {
             Supervision::Judge(rules) => {
-                let config = rules.config(inside.workload.umask);
+                let config = rules.config(inside.workload.umask, &inside.masks);
                 supervisor::judged(&inside.workload, slave, walls, config)
             }
             Supervision::Move(root) => supervisor::moved(&inside.workload, slave, walls, root),
@@ -141,7 +143,7 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
 }
 
 impl LiveRules {
-    fn config(&self, umask: u32) -> Config {
+    fn config(&self, umask: u32, masks: &[Mask]) -> Config {
         Config {
             root: self.root.clone(),
             root_device: self.identity.0,
@@ -151,6 +153,11 @@ impl LiveRules {
             allow: self.allow.clone(),
             deny: self.deny.clone(),
             umask,
+            is_strict: self.is_strict,
+            masked: masks
+                .iter()
+                .map(|(path, kind)| (path.clone(), *kind == Kind::Directory))
+                .collect(),
             hidden: self.hidden.clone().map(|set| {
                 let root = self.root.clone();
                 Box::new(move |path: &Path, is_dir: bool| {

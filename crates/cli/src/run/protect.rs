@@ -43,7 +43,7 @@ pub(super) fn rules(
         tool_names: patterns(&mut names(Scope::Roots))?,
         allow: patterns(&mut of(Verdict::Allow))?,
         deny: patterns(&mut of(Verdict::Deny).chain(names(Scope::AnyDepth)).chain(ignore_files))?,
-        hidden: (policy.workspace.strict_ignore.value && !ignore.is_empty())
-            .then(|| Arc::new(ignore)),
+        is_strict: policy.workspace.strict_ignore.value && !ignore.is_empty(),
+        hidden: (!ignore.is_empty()).then(|| Arc::new(ignore)),
     })
 }

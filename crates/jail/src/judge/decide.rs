@@ -162,7 +162,11 @@ fn refuse(act: Act, rule: Rule, class: Class) -> Verdict {
 
 /// A name on the way to a protected one: it must stay a directory of its own.
 fn above(act: Act, rule: Rule, facts: Facts) -> Verdict {
-    let class = if rule == Rule::ProjectTool { Class::ProjectTool } else { Class::Repository };
+    let class = match rule {
+        Rule::ProjectTool => Class::ProjectTool,
+        Rule::UserDeny => Class::User,
+        _ => Class::Repository,
+    };
     match act {
         Act::Create(Kind::Link) | Act::Place(Kind::Link) => refuse(act, rule, class),
         Act::MoveOut(Kind::Directory) | Act::Place(Kind::Directory) if facts.holds_protected => {

@@ -243,11 +243,7 @@ impl State {
         }
         perform()?;
         if moved == Kind::Directory || replaced == Some(Kind::Directory) {
-            if is_exchange {
-                self.ledger.exchanged(&source.path, &target.path);
-            } else {
-                self.ledger.moved(&source.path, &target.path);
-            }
+            self.moved(&source.path, &target.path, is_exchange);
         }
         Ok(Answer::Done)
     }

@@ -154,6 +154,23 @@ impl Pattern {
             .any(|start| matches!(self.at_anchor(&path[start..]), Match::Covered { .. }))
     }
 
+    /// What the pattern names below `path`, which lies on the way to it: `None` if
+    /// nothing, `Some(None)` if that has wildcards.
+    pub(super) fn below(&self, path: &[&[u8]]) -> Option<Option<Vec<u8>>> {
+        let (segments, starts) = match self.segments.as_slice() {
+            [_] => return None,
+            // What is moved stays at some depth, but for its own last names.
+            [Segment::AnyDepth, rest @ ..] => (rest, path.len()),
+            all => (all, path.len().min(1)),
+        };
+        let start =
+            (0..starts).find(|start| prefix(segments, &path[*start..], 0) == Match::Above)?;
+        let (done, rest) = segments.split_at_checked(path.len() - start).unwrap_or_default();
+        let is_fixed = !rest.is_empty() && !done.contains(&Segment::AnyDepth);
+        let names: Option<Vec<&[u8]>> = rest.iter().map(Segment::literal).collect();
+        Some(names.filter(|_| is_fixed).map(|names| names.join(&b'/')))
+    }
+
     /// The names after the first `depth` as they were written, if all of them
     /// are literal.
     pub(super) fn literal_rest(&self, depth: usize) -> Option<Vec<&[u8]>> {

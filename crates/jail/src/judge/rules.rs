@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use super::git::repository::normalise;
 use super::names::{Match, Pattern};
 
-/// Decides which paths may not even be read, in strict mode.
+/// Decides which paths may not even be read.
 ///
-/// A hidden path cannot be opened, made, linked, moved or removed, and a
-/// directory above one cannot be moved to where it would not be hidden.
+/// A directory above a hidden path cannot be moved to where that would not be
+/// hidden; in strict mode a hidden path cannot be opened, made, linked, moved or
+/// removed either.
 pub trait Hidden {
     /// `path` is real: absolute, links resolved; it need not exist.
     fn is_hidden(&self, path: &Path, is_directory: bool) -> bool;
@@ -42,8 +43,14 @@ pub struct Config {
     pub deny: Vec<Pattern>,
     /// The mask that the workload starts with.
     pub umask: u32,
-    /// With it the filter must trap every open ([`super::Trap::strict`]).
+    /// What the project hides.
     pub hidden: Option<Box<dyn Hidden>>,
+    /// In strict mode the judge hides it: the filter must trap every open
+    /// ([`super::Trap::strict`]).
+    pub is_strict: bool,
+    /// Otherwise masks hide what was there at the start: path, and whether it is
+    /// a directory. The judge keeps them where the next run hides them again.
+    pub masked: Vec<(PathBuf, bool)>,
 }
 
 /// The patterns, arranged for being asked often.
@@ -87,6 +94,11 @@ impl Rules {
         self.deny.iter().any(|pattern| pattern.covers(path))
     }
 
+    /// What is denied below `path`, as in [`ToolMatch::Above`].
+    pub(super) fn denied_below(&self, path: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
+        self.deny.iter().filter_map(|pattern| pattern.below(path)).collect()
+    }
+
     pub(super) fn allows(&self, path: &[&[u8]]) -> bool {
         self.allow.iter().any(|pattern| pattern.covers(path))
     }
@@ -107,7 +119,7 @@ impl Rules {
             is_there.then(|| names.join(&b'/'))
         };
         let mut found = Vec::new();
-        for name in self.tool_names.iter().filter_map(literal) {
+        for name in self.tool_names.iter().chain(&self.deny).filter_map(literal) {
             let path = root.join(OsStr::from_bytes(&name));
             let base = path.parent().unwrap_or(root);
             let named = std::fs::read_link(&path).ok().map(|target| normalise(&base.join(target)));

@@ -14,7 +14,7 @@ use super::call::{Call, decode};
 use super::caller::{Caller, errno};
 use super::denial::{Class, Denial, Report, Sink};
 use super::footing::{Footing, FootingError};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, bytes};
 use super::open::Waiting;
 use super::rules::{Config, Rules};
 use super::state::{Answer, Case, State, Umask};
@@ -88,17 +88,8 @@ impl Judge {
     ///
     /// If the workspace is not the planned one, or there is no procfs.
     pub fn new(config: Config) -> Result<Self, NewError> {
-        let Config {
-            root,
-            root_device,
-            root_inode,
-            grants,
-            tool_names,
-            allow,
-            deny,
-            umask,
-            hidden,
-        } = config;
+        let Config { root, root_device, root_inode, grants, .. } = config;
+        let Config { tool_names, allow, deny, umask, hidden, is_strict, .. } = config;
         if !root.is_absolute() {
             return Err(NewError::Relative { path: root });
         }
@@ -114,8 +105,10 @@ impl Judge {
                 ledger.link(path);
             }
         }
+        let masked = config.masked.into_iter().map(|(path, is_dir)| (bytes(&path), is_dir));
+        let masked = masked.collect();
         let umask = Umask { start: umask, is_changed: false, own: None };
-        let state = State { rules, ledger, hidden, umask, pointers: Vec::new() };
+        let state = State { rules, ledger, hidden, is_strict, masked, umask, pointers: Vec::new() };
         let connections = Connections::default();
         Ok(Self { footing: Footing::new()?, state, connections })
     }

@@ -44,6 +44,9 @@ pub(super) struct State {
     pub(super) rules: Rules,
     pub(super) ledger: Ledger,
     pub(super) hidden: Option<Box<dyn Hidden>>,
+    pub(super) is_strict: bool,
+    /// (path, whether it is a directory)
+    pub(super) masked: Vec<(Vec<u8>, bool)>,
     pub(super) umask: Umask,
     pub(super) pointers: Vec<Pointer>,
 }
@@ -128,7 +131,13 @@ impl State {
         if is_free {
             return Ok(verdict);
         }
-        let is_final = matches!(judged.site, Site::UserDenied | Site::Hidden | Site::Supervisor);
+        let is_final = matches!(
+            judged.site,
+            Site::UserDenied
+                | Site::Hidden
+                | Site::Supervisor
+                | Site::Above { rule: Rule::UserDeny, .. }
+        );
         if !is_final && self.is_lifted(&judged.path) {
             return Ok(Verdict::Allow);
         }
@@ -198,7 +207,7 @@ impl State {
     }
 
     fn is_hidden(&self, path: &[u8]) -> bool {
-        let Some(hidden) = &self.hidden else { return false };
+        let Some(hidden) = self.hidden.as_ref().filter(|_| self.is_strict) else { return false };
         let found = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
         let is_directory = found.is_ok_and(|found| kind(found.st_mode) == Kind::Directory);
         // What the host has replaced since somebody took hold of it.
@@ -208,9 +217,31 @@ impl State {
             .any(|path| hidden.is_hidden(Path::new(OsStr::from_bytes(path)), is_directory))
     }
 
+    /// Follows masks in directories that have been moved.
+    pub(super) fn moved(&mut self, from: &[u8], to: &[u8], is_exchange: bool) {
+        for (path, _) in &mut self.masked {
+            let back = || within(path, to).filter(|_| is_exchange).map(|rest| join(from, rest));
+            if let Some(new) = within(path, from).map(|rest| join(to, rest)).or_else(back) {
+                *path = new;
+            }
+        }
+        if is_exchange {
+            self.ledger.exchanged(from, to);
+        } else {
+            self.ledger.moved(from, to);
+        }
+    }
+
     /// Whether moving a directory would bring to light what is hidden in it.
     pub(super) fn would_unhide(&self, directory: &[u8], target: &[u8]) -> bool {
         let Some(hidden) = &self.hidden else { return false };
+        if !self.is_strict {
+            return self.masked.iter().any(|(path, is_directory)| {
+                within(path, directory).is_some_and(|rest| {
+                    !hidden.is_hidden(&to_path(&join(target, rest)), *is_directory)
+                })
+            });
+        }
         unhides(hidden.as_ref(), &to_path(directory), &to_path(target)).unwrap_or(true)
     }
 }

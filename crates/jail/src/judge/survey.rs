@@ -23,6 +23,22 @@ pub(super) fn survey(ledger: &mut Ledger, rules: &Rules, own_pid: u32, path: &[u
     if rules.denies(&names) {
         return Site::UserDenied;
     }
+    let site = allowed(ledger, root, rules, path, &names);
+    let below = rules.denied_below(&names);
+    match site {
+        site if below.is_empty() => site,
+        Site::Free | Site::Tool { is_place: false, .. } => {
+            Site::Above { rule: Rule::UserDeny, rests: below }
+        }
+        Site::Above { rests, .. } => {
+            Site::Above { rule: Rule::UserDeny, rests: [rests, below].concat() }
+        }
+        site => site,
+    }
+}
+
+/// What a name of the workspace is that the user did not deny.
+fn allowed(ledger: &mut Ledger, root: &[u8], rules: &Rules, path: &[u8], names: &[&[u8]]) -> Site {
     let is_in_git = names.iter().any(|name| dot_git(name).is_some());
     if !is_in_git {
         let parent = path.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
@@ -30,7 +46,7 @@ pub(super) fn survey(ledger: &mut Ledger, rules: &Rules, own_pid: u32, path: &[u
     }
     let mut free = Site::Free;
     if is_in_git {
-        match by_name(ledger, root, &names) {
+        match by_name(ledger, root, names) {
             site @ Site::Git { part: Part::Free | Part::Probe, .. } => free = site,
             site => return site,
         }
@@ -45,7 +61,7 @@ pub(super) fn survey(ledger: &mut Ledger, rules: &Rules, own_pid: u32, path: &[u
     }
     if !is_in_git
         && let Some(site) =
-            bare(ledger, root, path, &names).or_else(|| tool(ledger, root, rules, &names))
+            bare(ledger, root, path, names).or_else(|| tool(ledger, root, rules, names))
     {
         return site;
     }
@@ -293,5 +309,30 @@ mod tests {
         let rests = vec![Some(b"settings.json".to_vec())];
         assert_eq!(tree.site(".claude"), Site::Above { rule: Rule::ProjectTool, rests });
         assert_eq!(tree.site("vendor/.claude"), Site::Free);
+    }
+
+    #[test]
+    fn what_leads_to_a_denied_name_is_above_it() {
+        let mut tree = Tree::new(&[], &[]);
+        let deny = ["cfg/prod.yml", "a/*/key", "**/d/e", "b/**/z", "secret", ".vscode/x/y"];
+        let deny = deny.map(|name| Pattern::new(name).unwrap()).to_vec();
+        let tools = vec![Pattern::new(".vscode/x/t").unwrap()];
+        tree.rules = Rules::new(tools, Vec::new(), deny);
+        let literal = |name: &[u8]| Some(name.to_vec());
+        for (path, expected) in [
+            ("cfg", vec![literal(b"prod.yml")]),
+            ("a", vec![None]),
+            ("a/b", vec![literal(b"key")]),
+            ("x/d", vec![literal(b"e")]),
+            ("b/c", vec![None]),
+            (".vscode/x", vec![literal(b"t"), literal(b"y")]),
+        ] {
+            let above = Site::Above { rule: Rule::UserDeny, rests: expected };
+            assert_eq!(tree.site(path), above, "{path}");
+        }
+        for path in ["cfg2", "x/cfg", "cfg/other", "x"] {
+            assert_eq!(tree.site(path), Site::Free, "{path}");
+        }
+        assert_eq!(tree.site("cfg/prod.yml"), Site::UserDenied);
     }
 }

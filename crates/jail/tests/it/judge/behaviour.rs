@@ -213,6 +213,8 @@ fn the_workspace_must_be_the_planned_one() {
             deny: Vec::new(),
             umask: 0o022,
             hidden: None,
+            is_strict: false,
+            masked: Vec::new(),
         })
     };
     assert!(matches!(make("/", 0), Err(NewError::Other { .. })));

@@ -405,6 +405,8 @@ fn supervisor() {
         deny: patterns(&lists[2]),
         umask: 0o022,
         hidden: if lists[3].is_empty() { None } else { Some(Box::new(is_hidden)) },
+        is_strict: true,
+        masked: Vec::new(),
     })
     .unwrap();
     let socket = socket();
