@@ -1,5 +1,6 @@
 //! `atoll run` from outside, by root and by an ordinary user.
 
+mod attacks;
 mod basics;
 mod descriptors;
 mod devices;

@@ -1,0 +1,172 @@
+//! Ways out that were tried and once worked.
+
+use super::each;
+use atoll_testkit::run::Project;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+/// Runs `first` inside, then saves `path` anew on the host by a rename, then waits
+/// until it is hidden and says how that ended.
+fn after_a_save(project: &Project, first: &str, path: &str) -> String {
+    let script = format!(
+        "{first}; cat {path} 2>/dev/null; echo ready; read go; i=0; \
+         while [ $i -lt 500 ] && cat {path} >/dev/null 2>&1; do i=$((i+1)); done; \
+         if cat {path} 2>/dev/null; then echo readable; else echo hidden; fi"
+    );
+    let mut run = project.atoll(&["run", "--timeout", "60s", "--", "sh", "-c", &script]);
+    let mut run = run.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    while lines.next().unwrap().unwrap() != "ready" {}
+    let saved = project.write(".new", "new secret\n");
+    std::fs::rename(saved, project.root().join(path)).unwrap();
+    run.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let told: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(run.wait().unwrap().success());
+    told.join("\n")
+}
+
+#[test]
+fn limits_of_the_helper_are_not_the_commands_to_set() {
+    each(|project| {
+        project.write(".env", "old secret\n");
+        project.write(".atollignore", ".env\n");
+        let limit = "for pid in 1 2; do prlimit --pid $pid --nofile=0:0 && echo limited; done";
+        // The control: another process of the command's own.
+        let run = project.run_sh(&[], "sleep 60 & prlimit --pid $! --nofile=0:0 && echo limited");
+        assert_eq!(run.stdout(), "limited\n", "{}", run.text());
+        assert_eq!(after_a_save(project, limit, ".env"), "hidden");
+        let run = project.run_sh(&[], limit);
+        assert_eq!(run.stdout(), "", "{}", run.text());
+    });
+}
+
+#[test]
+fn a_mask_comes_back_in_a_directory_that_was_renamed() {
+    each(|project| {
+        project.write("a/.env", "old secret\n");
+        // The control: without a rule the new content is there to be read.
+        let told = after_a_save(project, "mv a b", "b/.env");
+        assert_eq!(told, "new secret\nreadable");
+        project.write(".atollignore", ".env\n");
+        assert_eq!(after_a_save(project, "mv b c", "c/.env"), "hidden");
+    });
+}
+
+#[test]
+fn a_directory_is_not_moved_away_from_the_rule_that_hides_in_it() {
+    each(|project| {
+        project.write("a/key", "secret\n");
+        project.write("x/y", "");
+        project.write(".atollignore", "/a/key\n/b/key\n");
+        let run = project.run_sh(&[], "mv a c; mv x/y x/z; mv x a/x; cat c/key; cat a/key");
+        assert_ne!(run.code(), Some(0), "{}", run.text());
+        assert_eq!(run.stdout(), "", "{}", run.text());
+        assert!(run.stderr().contains("rule hidden"), "{}", run.text());
+        assert_eq!(project.bare_sh("ls a a/x").stdout(), "a:\nkey\nx\n\na/x:\nz\n");
+        // Where it stays hidden it may go, and is followed there.
+        let run = project.run_sh(&[], "mv a b && mv b c");
+        assert_ne!(run.code(), Some(0), "{}", run.text());
+        let run = project.run_sh(&[], "cat b/key");
+        assert_eq!(run.stdout(), "", "{}", run.text());
+        // The control.
+        assert_eq!(project.bare_sh("mv b c && cat c/key").stdout(), "secret\n");
+    });
+}
+
+/// Ways to another `a/b` by its directory.
+const BY_ITS_DIRECTORY: [&str; 3] = [
+    "mv a c && echo changed > c/b && mv c a",
+    "mkdir d && echo changed > d/b; rm -rf a; mv -T d a",
+    "mkdir d && echo changed > d/b; rm -rf a; ln -sT d a",
+];
+
+#[test]
+fn what_is_denied_is_not_changed_by_moving_its_directory() {
+    each(|project| {
+        project.write("atoll.toml", "[protect]\ndeny = [\"a/b\"]\n");
+        let anew = "rm -rf a c d; mkdir a; echo kept > a/b";
+        for way in BY_ITS_DIRECTORY {
+            assert_eq!(project.bare_sh(anew).code(), Some(0));
+            let run = project.run_sh(&[], way);
+            assert!(run.stderr().contains("user-deny"), "{}", run.text());
+            assert_eq!(project.read("a/b"), "kept\n", "{way}");
+            // What is not there yet cannot be put there either.
+            assert_eq!(project.bare_sh("rm -rf a c d").code(), Some(0));
+            let run = project.run_sh(&[], way);
+            assert!(!project.root().join("a/b").exists(), "{way}\n{}", run.text());
+            // The control.
+            assert_eq!(project.bare_sh(&format!("{anew}; {way}")).code(), Some(0));
+            assert_eq!(project.read("a/b"), "changed\n");
+        }
+        // Other directories, beside it and above it, move as they like.
+        let run = project.run_sh(&[], "mkdir -p x a/k && mv x y && mv a/k a/l && mv y a/m");
+        assert_eq!(run.code(), Some(0), "{}", run.text());
+    });
+}
+
+#[test]
+fn the_users_policy_is_not_planted_by_moving_its_directory() {
+    each(|project| {
+        let config = project.home().join(".config");
+        std::fs::create_dir(&config).unwrap();
+        project.user.give(&config);
+        let root = config.to_str().unwrap();
+        let script = "mkdir x && echo '[kernel]' > x/config.toml; mv x atoll; ln -s x atoll";
+        let run = project.run_sh(&["--project", root], &format!("cd {root}; {script}"));
+        assert_ne!(run.code(), Some(0), "{}", run.text());
+        assert!(!config.join("atoll").exists(), "{}", run.text());
+        // The control.
+        let _done = project.bare_sh(&format!("cd {root}; rm -rf x; {script}"));
+        assert!(config.join("atoll/config.toml").exists());
+    });
+}
+
+#[test]
+fn what_is_kept_for_other_projects_is_no_project() {
+    each(|project| {
+        assert_eq!(project.run_sh(&[], "true").code(), Some(0));
+        let home = project.home();
+        std::fs::create_dir_all(home.join(".local/state")).unwrap();
+        std::fs::create_dir_all(home.join(".cache/other")).unwrap();
+        project.user.give(&home.join(".local"));
+        project.user.give(&home.join(".cache/other"));
+        for place in [".cache", ".cache/atoll/projects", ".local", ".local/state"] {
+            let place = home.join(place);
+            let run = project.run_sh(&["--project", place.to_str().unwrap()], "echo inside");
+            assert_eq!(run.stdout(), "", "{}", run.text());
+            assert!(run.stderr().contains("files of other projects"), "{}", run.text());
+            let run = project.run_sh(&["--write", place.to_str().unwrap()], "echo inside");
+            assert_eq!(run.stdout(), "", "{}", run.text());
+        }
+        let other = home.join(".cache/other");
+        let run = project.run_sh(&["--project", other.to_str().unwrap()], "echo inside");
+        assert_eq!(run.stdout(), "inside\n", "{}", run.text());
+    });
+}
+
+#[test]
+fn a_directory_is_no_standard_descriptor() {
+    each(|project| {
+        let outside = project.outside().join("file");
+        std::fs::write(&outside, "").unwrap();
+        project.user.give(&outside);
+        let mode = || std::fs::metadata(&outside).unwrap().permissions().mode() & 0o777;
+        let script = "chmod 700 /proc/self/fd/0/file";
+        let directory = || std::fs::File::open(project.outside()).unwrap();
+        let before = mode();
+        for workspace in ["live", "review", "none"] {
+            let mut run =
+                project.atoll(&["run", "--workspace", workspace, "--", "sh", "-c", script]);
+            let run = run.stdin(directory()).output().unwrap();
+            assert!(!run.status.success());
+            let stderr = String::from_utf8_lossy(&run.stderr);
+            assert!(stderr.contains("standard input is a directory"), "{stderr}");
+            assert_eq!(mode(), before);
+        }
+        // The control.
+        let mut bare = project.bare("sh");
+        assert!(bare.args(["-c", script]).stdin(directory()).status().unwrap().success());
+        assert_eq!(mode(), 0o700);
+    });
+}
