@@ -4,7 +4,7 @@
 use super::{Answer, Disk, RuleKind, Word, guarded, parts};
 use crate::policy::load::Loaded;
 use crate::run::Outline;
-use atoll_api::policy::{Grant, Image, Sourced};
+use atoll_api::policy::{Grant, Image, Sourced, WorkspaceMode};
 use atoll_api::protect;
 use atoll_jail::host::{self, InEtc};
 use atoll_jail::spec::{Access, Entry, Source, What};
@@ -58,8 +58,8 @@ pub(super) fn shown(
     let files = &loaded.merged.policy.files;
     let at = &seen.entry.at;
     if let Some(grant) = grant_of(&files.write, at) {
-        // The judge knows the project alone, so in a grant everything can be written.
-        return (granted(grant, "write"), granted(grant, "write"));
+        let write = protected(loaded, &grant.value.path, place, granted(grant, "write"));
+        return (granted(grant, "write"), write);
     }
     if let Some(grant) = grant_of(&files.read, at) {
         let write = Answer::new(Word::No, RuleKind::Grant, READ_ONLY).from(&grant.origin);
@@ -93,13 +93,18 @@ pub(super) fn shown(
 /// The answer for a place that can be written, after the protected names. A
 /// repository's own names count from the directory that holds it.
 fn protected(loaded: &Loaded, root: &Path, place: &Path, write: Answer) -> Answer {
+    let policy = &loaded.merged.policy;
+    if policy.workspace.mode.value != WorkspaceMode::Live {
+        // Only a live run has a judge.
+        return write;
+    }
     let root = match root.components().position(|part| part.as_os_str() == ".git") {
         Some(at) => root.components().take(at).collect(),
         None => root.to_owned(),
     };
     let parts = parts(place.strip_prefix(&root).unwrap_or(place));
     let disk = Disk { root: &root, parts: &parts };
-    guarded(write, protect::judge(&loaded.merged.policy, &parts, &disk))
+    guarded(write, protect::judge(policy, &parts, &disk))
 }
 
 /// The grant that put an entry where it is; the later one of the same place counts.

@@ -72,7 +72,8 @@ fn furnish(project: &Project) -> Vec<String> {
     project.user.give(&base.join("project"));
     project.user.give(&outside);
     project.user.give(&project.home());
-    let lay_out = "git init -q . && chmod 000 shut && chmod 500 closed && chmod 400 closed/file";
+    let lay_out = "git init -q . && chmod 000 shut && chmod 500 closed && chmod 400 closed/file && \
+                   git init -q ../outside/granted/sub";
     assert_eq!(project.bare_sh(lay_out).code(), Some(0));
     let mut paths: Vec<String> =
         files.iter().map(|name| base.join(name).display().to_string()).collect();
@@ -97,6 +98,7 @@ fn furnish(project: &Project) -> Vec<String> {
             "project/.git/description",
             "outside/granted/new",
             "outside/granted/.envrc",
+            "outside/granted/sub/.git/hooks/pre-commit",
             "outside/shown/new",
             "home/new",
             "home/.pyenv/bin/python",
