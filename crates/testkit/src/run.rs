@@ -83,10 +83,17 @@ impl Project {
     #[must_use]
     pub fn new(user: User, atoll: &str) -> Self {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("atoll-test-{}-{count}", std::process::id());
-        let base = std::env::temp_dir().join(name);
-        DirBuilder::new().mode(0o755).create(&base).expect("make the base directory");
+        // A test that was killed may have left its own behind, and ids come again.
+        let base = loop {
+            let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let name = format!("atoll-test-{}-{count}", std::process::id());
+            let base = std::env::temp_dir().join(name);
+            match DirBuilder::new().mode(0o755).create(&base) {
+                Ok(()) => break base,
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("cannot make {}: {error}", base.display()),
+            }
+        };
         for name in ["project", "home"] {
             let path = base.join(name);
             DirBuilder::new().mode(0o755).create(&path).expect("make a directory");
