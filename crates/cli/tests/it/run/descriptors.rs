@@ -148,7 +148,9 @@ fn ten_thousand_judged_calls_leave_no_descriptor_open() {
             counts.push(family.iter().map(|pid| open_descriptors(*pid)).collect::<Vec<_>>());
             stdin.write_all(b"go\n").unwrap();
         }
-        assert_eq!(counts[0], counts[1], "{flags:?}");
+        // A call that is being answered at the first moment may hold one more.
+        let grew = counts[0].iter().zip(&counts[1]).any(|(before, after)| after > before);
+        assert!(!grew && counts[0].len() == counts[1].len(), "{flags:?} {counts:?}");
         let mut errors = String::new();
         child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(0), "{errors}");
