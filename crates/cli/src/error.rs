@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io::Write as _;
-use std::process::ExitCode;
+use crate::status::Status;
 
 /// Exit status when atoll itself failed, so that it cannot be mistaken for the
 /// workload's own (124 timed out, 126 not executable, 127 not found).
@@ -53,10 +53,10 @@ impl CliError {
     }
 
     /// Prints the failure to stderr and gives the exit status.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub(crate) fn report(&self) -> Status {
         // A closed stderr leaves nobody to tell; the exit status still speaks.
         std::io::stderr().write_all(self.text().as_bytes()).ok();
-        ExitCode::from(self.exit)
+        Status::from(self.exit)
     }
 }
 

@@ -1,5 +1,4 @@
 //! The `atoll` program: everything is in the library.
+#![no_main]
 
-fn main() -> std::process::ExitCode {
-    atoll_cli::main()
-}
+atoll_sys::main!(|| u8::from(atoll_cli::main()));

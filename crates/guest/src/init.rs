@@ -37,9 +37,8 @@ pub trait Attendant {
     fn timeout(&self) -> Option<Duration>;
 }
 
-/// Starts the workload; given its terminal, if it has one.
-pub type Start<'a> =
-    dyn FnMut(Option<&Slave>) -> Result<(Started, Option<Box<dyn Attendant>>), Failure> + 'a;
+/// A workload that runs, and who attends to it.
+pub type Attended = (Started, Option<Box<dyn Attendant>>);
 
 /// Tells the launcher that there is no jail, and ends.
 pub fn fail(control: &OwnedFd, failure: Failure) -> ! {
@@ -47,8 +46,13 @@ pub fn fail(control: &OwnedFd, failure: Failure) -> ! {
     process::exit_now(1)
 }
 
-/// Lives as PID 1. Every signal must be blocked before, so that none is lost.
-pub fn run(control: &OwnedFd, terminal: Option<&TerminalSpec>, start: &mut Start<'_>) -> ! {
+/// Lives as PID 1. Every signal must be blocked before, so that none is lost. `start`
+/// starts the workload, given its terminal, if it has one.
+pub fn run(
+    control: &OwnedFd,
+    terminal: Option<&TerminalSpec>,
+    start: impl FnOnce(Option<&Slave>) -> Result<Attended, Failure>,
+) -> ! {
     let signals = match process::signal_descriptor(SignalSet::ALL) {
         Ok(signals) => signals,
         Err(error) => fail(control, broken("signalfd", &error)),

@@ -204,7 +204,10 @@ impl Builder<'_> {
 
     /// A file that this kernel lacks is left out.
     fn blank(&self, at: &Path) -> Result<(), Failed> {
-        if is_absent(at)? { Ok(()) } else { self.device(at, "null") }
+        match self.device(at, "null") {
+            Err(failed) if is_absent(&failed) => Ok(()),
+            result => result,
+        }
     }
 
     fn leave_old_root(&mut self) -> Result<(), Failed> {
@@ -362,19 +365,16 @@ fn forbid_user_namespaces(proc: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-fn is_absent(at: &Path) -> Result<bool, Failed> {
-    match rustix::fs::stat(at) {
-        Err(Errno::NOENT) => Ok(true),
-        result => result.at("stat").map(|_| false),
-    }
+fn is_absent(failed: &Failed) -> bool {
+    failed.source.kind() == io::ErrorKind::NotFound
 }
 
 /// Makes a place of procfs read-only; one that this kernel lacks is left out.
 fn cover(at: &Path) -> Result<(), Failed> {
-    if is_absent(at)? {
-        return Ok(());
-    }
-    let tree = clone_tree(rustix::fs::CWD, at, true)?;
+    let tree = match clone_tree(rustix::fs::CWD, at, true) {
+        Err(failed) if is_absent(&failed) => return Ok(()),
+        tree => tree?,
+    };
     attributes::add_attributes(tree.as_fd(), attributes::READ_ONLY).at("mount_setattr")?;
     attach(tree.as_fd(), at)
 }

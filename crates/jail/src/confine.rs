@@ -65,10 +65,30 @@ const LANDLOCK: ABI = ABI::V6;
 pub struct Walls {
     /// `None` where the process is in the domain already.
     rules: Option<RulesetCreated>,
+    filters: Filters,
+}
+
+/// The seccomp filter, assembled while there is time: before the sandbox exists.
+#[derive(Debug, Clone)]
+pub struct Filters {
     filter: Program,
-    /// The filter for a kernel that has no listener of the kind we want, where
-    /// the run can do without.
-    without_listener: Option<Program>,
+    /// What to assemble on a kernel that has no listener of the kind we want,
+    /// where the run can do without.
+    without_listener: Option<Options<'static>>,
+}
+
+impl Filters {
+    /// Assembles the filter for a run in this confinement with these calls handed
+    /// over.
+    #[must_use]
+    pub fn build(confinement: &Confinement, traps: &[Trap], listening: Listening) -> Self {
+        let Confinement { ptrace, nested_userns, has_helper, .. } = *confinement;
+        let alone = Options { ptrace, nested_userns, has_helper, listener: false, traps: &[] };
+        Self {
+            filter: build(&Options { listener: true, traps, ..alone }),
+            without_listener: (listening == Listening::Wanted).then_some(alone),
+        }
+    }
 }
 
 /// Whether somebody has to answer the calls that the filter hands over.
@@ -87,18 +107,10 @@ impl Walls {
     /// # Errors
     ///
     /// A kernel without Landlock, or a path that cannot be opened.
-    pub fn prepare(
-        confinement: &Confinement,
-        traps: &[Trap],
-        listening: Listening,
-    ) -> Result<Self, ConfineError> {
+    pub fn prepare(confinement: &Confinement, filters: Filters) -> Result<Self, ConfineError> {
         atoll_sys::caps::clear_bounding_set()
             .map_err(|source| ConfineError::Call { call: "prctl(PR_CAPBSET_DROP)", source })?;
-        let Confinement { ptrace, nested_userns, has_helper, .. } = *confinement;
-        let options = Options { ptrace, nested_userns, has_helper, listener: true, traps };
-        let without_listener = (listening == Listening::Wanted)
-            .then(|| build(&Options { listener: false, traps: &[], ..options }));
-        Ok(Self { rules: Some(rules(confinement)?), filter: build(&options), without_listener })
+        Ok(Self { rules: Some(rules(confinement)?), filters })
     }
 
     /// Takes the Landlock rules out, for a supervisor that enters their domain
@@ -125,11 +137,12 @@ impl Walls {
             restrict(rules)?;
         }
         let failed = |source| ConfineError::Call { call: "notify", source };
-        match atoll_sys::seccomp::install(&self.filter.instructions, Listener::Killable) {
+        let Filters { filter, without_listener } = self.filters;
+        match atoll_sys::seccomp::install(&filter.instructions, Listener::Killable) {
             // Linux before 5.19.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                let Some(filter) = self.without_listener else { return Err(failed(error)) };
-                atoll_sys::seccomp::install(&filter.instructions, Listener::None)
+                let Some(alone) = without_listener else { return Err(failed(error)) };
+                atoll_sys::seccomp::install(&build(&alone).instructions, Listener::None)
                     .map_err(|source| ConfineError::Call { call: "seccomp", source })
             }
             installed => installed.map_err(failed),

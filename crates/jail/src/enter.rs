@@ -9,9 +9,10 @@
 use crate::spec::User;
 use atoll_sys::clone::{self, Fork};
 use atoll_sys::netns::Preparing;
+use atoll_sys::processor::{self, Affinity};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
+use rustix::process::{DumpableBehavior, Pid, Resource, Rlimit, Signal};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -59,6 +60,8 @@ pub enum Side {
 #[derive(Debug)]
 pub struct Newborn {
     control: OwnedFd,
+    /// The launcher's own, which are to be its own too.
+    processors: Affinity,
 }
 
 /// The launcher's hold on the child.
@@ -97,12 +100,15 @@ pub fn enter(network: Preparing, cgroup: Option<BorrowedFd<'_>>) -> Result<Side,
         | clone::NEW_IPC
         | clone::NEW_UTS
         | clone::NEW_CGROUP;
+    let (processor, processors) = (processor::current(), Affinity::of_caller());
     match clone::fork_into(namespaces, cgroup).map_err(EnterError::Namespaces)? {
         Fork::Child => {
             drop(ours);
-            Ok(Side::Inside(Newborn { control: theirs }))
+            Ok(Side::Inside(Newborn { control: theirs, processors }))
         }
         Fork::Parent { pid, pidfd } => {
+            // It makes the view while we see to what it needs.
+            processor::keep_off(processor, Pid::from_raw(pid));
             drop(theirs);
             Ok(Side::Outside(Launched { pid, pidfd, control: ours }))
         }
@@ -198,6 +204,7 @@ impl Newborn {
         if &buffer[..length] != GO {
             return Err(EnterError::Abandoned);
         }
+        self.processors.restore();
         become_user(user).map_err(|source| EnterError::Become { uid: user.inside_uid, source })?;
         Ok(Admitted { control: self.control })
     }

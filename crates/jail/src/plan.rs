@@ -103,19 +103,10 @@ pub enum PlanError {
 /// The devices of the host that are in `/dev` inside.
 pub const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
-/// What root may write in procfs without any capability, or read to harm.
-const ROOT_WRITABLE: [&str; 10] = [
-    "sys",
-    "sysrq-trigger",
-    "irq",
-    "bus",
-    "fs",
-    "scsi",
-    "acpi",
-    "mtrr",
-    "latency_stats",
-    "timer_list",
-];
+/// What of procfs belongs to the root of a namespace rather than of the machine:
+/// a workload that is root inside could write it without any capability. All else
+/// belongs to the machine's root, who is nobody inside.
+const ROOT_WRITABLE: &str = "sys";
 
 /// What procfs shows of the user's keyrings outside, which are none of the
 /// workload's business: keys(7) lists names to whoever has the same uid.
@@ -161,6 +152,7 @@ pub fn plan(spec: &Spec) -> Result<Vec<Step>, PlanError> {
     Ok(steps)
 }
 
+/// `entries` are sorted by their place.
 fn check(entries: &[&Entry]) -> Result<(), PlanError> {
     for entry in entries {
         let plain = entry.at.is_absolute()
@@ -175,12 +167,14 @@ fn check(entries: &[&Entry]) -> Result<(), PlanError> {
             return Err(PlanError::Twice(pair[0].at.clone()));
         }
     }
+    // In the order of paths what lies below a place comes right after it.
+    let mut closed: Option<&Path> = None;
     for entry in entries {
-        let above = entries.iter().find(|other| {
-            other.at != entry.at && entry.at.starts_with(&other.at) && !holds_entries(&other.what)
-        });
-        if let Some(above) = above {
-            return Err(PlanError::Below { above: above.at.clone(), below: entry.at.clone() });
+        if let Some(above) = closed.filter(|above| entry.at.starts_with(above)) {
+            return Err(PlanError::Below { above: above.to_owned(), below: entry.at.clone() });
+        }
+        if !holds_entries(&entry.what) {
+            closed = Some(&entry.at);
         }
     }
     Ok(())
@@ -239,7 +233,7 @@ fn place(entry: &Entry, overlays: &mut usize, steps: &mut Vec<Step>) {
             }
             steps.extend(KEYRINGS.map(|name| Step::Blank { at: at.join(name) }));
             if *cover_root_writable {
-                steps.extend(ROOT_WRITABLE.map(|name| Step::Cover { at: at.join(name) }));
+                steps.push(Step::Cover { at: at.join(ROOT_WRITABLE) });
             }
         }
         What::Devices => devices(&at, steps),

@@ -15,6 +15,7 @@ pub mod netns;
 pub mod notify;
 pub mod probe;
 pub mod process;
+pub mod processor;
 pub mod procmem;
 pub mod scm;
 pub mod seccomp;

@@ -7,8 +7,10 @@
 //! it, so the network belongs to nobody inside the sandbox's own user namespace,
 //! which is a child of that one.
 
+use crate::processor;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::Pid;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -19,6 +21,8 @@ const STACK_BYTES: usize = 32 * 1024;
 /// What the child leaves for us. Descriptors are -1 until they are there.
 #[derive(Debug)]
 struct Shared {
+    /// The processor that the caller is on.
+    cpu: usize,
     is_root: bool,
     uid: u32,
     gid: u32,
@@ -55,6 +59,7 @@ const STEPS: [&str; 6] = ["unshare", "setgroups", "uid_map", "gid_map", "lo", "n
 /// `EAGAIN` over a process limit, `ENOMEM`.
 pub fn prepare() -> io::Result<Preparing> {
     let shared = Box::new(Shared {
+        cpu: processor::current(),
         is_root: rustix::process::geteuid().is_root(),
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
@@ -75,6 +80,7 @@ pub fn prepare() -> io::Result<Preparing> {
     if pid < 0 {
         return Err(io::Error::last_os_error());
     }
+    processor::keep_off(shared.cpu, Pid::from_raw(pid));
     Ok(Preparing { pid, shared, _stack: stack })
 }
 
@@ -82,6 +88,10 @@ extern "C" fn run(argument: *mut libc::c_void) -> libc::c_int {
     // SAFETY: the pointer that `prepare` passed; the block is only read here,
     // but for its atomics.
     let shared = unsafe { &*argument.cast::<Shared>() };
+    // A new child may come before the parent that would have moved it.
+    if processor::current() == shared.cpu {
+        processor::keep_off(shared.cpu, None);
+    }
     if let Err((step, errno)) = make(shared) {
         shared.step.store(step, Ordering::Relaxed);
         shared.errno.store(errno.raw_os_error(), Ordering::Release);

@@ -1,8 +1,10 @@
-//! What the process was given at its start, before Rust's runtime changes it.
+//! How the process starts, and what it was given.
 //!
-//! The runtime ignores `SIGPIPE` and fills closed standard descriptors with
-//! `/dev/null`. A launcher has to pass on exactly what it got, so the facts are
-//! taken earlier, from an initialiser that the C start-up code calls.
+//! A launcher has to pass on exactly what it got, so the facts are taken from an
+//! initialiser that the C start-up code calls, before anything changes them.
+//! [`main!`](crate::main) then takes the place of Rust's own start-up code, which
+//! reads the memory map and makes a signal stack to tell of stack overflows: a
+//! tenth of a millisecond, in a program that is started for every command.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -21,6 +23,41 @@ extern "C" fn take() {
             CLOSED_STDIO.fetch_or(1 << descriptor, Ordering::Relaxed);
         }
     }
+}
+
+/// Makes the C `main` of a program whose own, given here, returns its exit status.
+///
+/// As with Rust's start-up code `SIGPIPE` is ignored, closed standard descriptors are
+/// `/dev/null`, and the arguments are known (glibc hands them to initialisers). What
+/// is written to standard output must be flushed, and an overflow of the stack ends
+/// the program by `SIGSEGV` without a word.
+///
+/// Source: the standard library's `rt::init`; "Standard Streams" of
+/// <https://doc.rust-lang.org/std/io/>.
+#[macro_export]
+macro_rules! main {
+    ($main:expr) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn main(_count: i32, _arguments: *const *const u8) -> i32 {
+            $crate::startup::prepare();
+            let main: fn() -> u8 = $main;
+            i32::from(main())
+        }
+    };
+}
+
+/// The first part of [`main!`](crate::main).
+#[doc(hidden)]
+pub fn prepare() {
+    for descriptor in 0..3_u8 {
+        if was_closed(descriptor) {
+            // SAFETY: the path is a C string. The lowest free number is taken, which
+            // is the closed one: those below it are open by now.
+            unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
+        }
+    }
+    // SAFETY: no handler is set, the signal is merely ignored.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
 // SAFETY: an entry of `.init_array` is a function with the C calling convention,

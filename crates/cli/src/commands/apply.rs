@@ -10,7 +10,7 @@ use atoll_store::risk::Risk;
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Component, Path, PathBuf};
-use std::process::ExitCode;
+use crate::status::Status;
 
 /// Apply the changes of a review session to the project
 ///
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     let sessions = session::sessions()?;
     let (id, paths) = split(&args.words);
     let id = session::pick(&sessions, id.as_deref())?.id().to_owned();
@@ -185,7 +185,7 @@ fn report(
     outcome: &Outcome,
     is_removed: bool,
     rejected: &str,
-) -> Result<ExitCode, CliError> {
+) -> Result<Status, CliError> {
     if args.json {
         let text = format!("{:#}\n", review::apply_json(id, outcome, is_removed));
         io::stdout()
@@ -208,7 +208,7 @@ fn report(
     // A closed stderr leaves nobody to tell; the exit status still speaks.
     io::stderr().write_all(text.as_bytes()).ok();
     if outcome.conflicts.is_empty() {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Status::SUCCESS);
     }
     Err(CliError::new("some paths changed on the host and were left alone")
         .hint("compare with `atoll diff`; --force PATH takes the session's version and keeps the host's beside it")

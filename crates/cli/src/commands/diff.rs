@@ -7,7 +7,7 @@ use atoll_store::changes::Change;
 use atoll_store::escape::escape;
 use atoll_store::session::Listed;
 use std::io::{self, Write};
-use std::process::ExitCode;
+use crate::status::Status;
 
 /// Show what a review session changed
 ///
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     list: bool,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     let sessions = session::sessions()?;
     if args.list {
         let listed = sessions.list().map_err(session::tell)?;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     // After the diff, so that a pager or a file gets only that.
     let rejected = review::rejected_lines(&review.changes.rejected);
     io::stderr().write_all(rejected.as_bytes()).ok();
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::SUCCESS)
 }
 
 /// Why a change needs attention.
@@ -115,12 +115,12 @@ fn list<W: Write>(sink: &mut Sink<W>, listed: &Listed, json: bool) -> io::Result
 /// Writes to stdout; a reader that has seen enough ends it without an error.
 fn print(
     write: impl FnOnce(&mut Sink<io::BufWriter<io::StdoutLock<'static>>>) -> io::Result<()>,
-) -> Result<ExitCode, CliError> {
+) -> Result<Status, CliError> {
     let mut sink = Sink::stdout();
     match write(&mut sink).and_then(|()| sink.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(CliError::new("cannot write to standard output").because(error))
         }
-        Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
+        Ok(()) | Err(_) => Ok(Status::SUCCESS),
     }
 }

@@ -5,7 +5,7 @@ use crate::session::{self, EXIT_UNDECIDED};
 use atoll_store::apply;
 use atoll_store::escape::escape;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
-use std::process::ExitCode;
+use crate::status::Status;
 
 /// Throw a review session away
 ///
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     let sessions = session::sessions()?;
     // A named one may have a record that cannot be read any more.
     let (id, project) = match args.session {
@@ -57,7 +57,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     io::stdout()
         .write_all(text.as_bytes())
         .map_err(|error| CliError::new("cannot write to standard output").because(error))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Status::SUCCESS)
 }
 
 fn confirm(id: &str, project: Option<&std::path::Path>) -> Result<(), CliError> {

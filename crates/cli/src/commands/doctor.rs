@@ -5,7 +5,7 @@ use crate::env;
 use crate::error::CliError;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use crate::status::Status;
 
 /// Say what works on this machine and how to fix what does not
 ///
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     apparmor: bool,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     let own_path = own_path()?;
     if args.apparmor {
         print(&doctor::profile(&own_path)?)?;
@@ -28,12 +28,12 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
             // Nobody is left to warn where stderr is closed.
             writeln!(std::io::stderr(), "hint: {warning}").ok();
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Status::SUCCESS);
     }
     let diagnosis = doctor::diagnose(&own_path, &surroundings());
     let text = if args.json { doctor::json(&diagnosis) } else { doctor::text(&diagnosis, color()) };
     print(&text)?;
-    Ok(if diagnosis.is_fit() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if diagnosis.is_fit() { Status::SUCCESS } else { Status::FAILURE })
 }
 
 fn own_path() -> Result<PathBuf, CliError> {

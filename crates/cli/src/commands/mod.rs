@@ -5,10 +5,10 @@ mod diff;
 mod discard;
 mod doctor;
 mod policy;
-mod run;
+pub(crate) mod run;
 
 use crate::error::CliError;
-use std::process::ExitCode;
+use crate::status::Status;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -21,9 +21,9 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self) -> Result<ExitCode, CliError> {
+    pub(crate) fn run(self) -> Result<Status, CliError> {
         match self {
-            Self::Run(args) => run::run(*args),
+            Self::Run(args) => run::run(*args, run::Begun::now()),
             Self::Diff(args) => diff::run(args),
             Self::Apply(args) => apply::run(args),
             Self::Discard(args) => discard::run(args),

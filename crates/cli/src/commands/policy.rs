@@ -6,7 +6,7 @@ use crate::policy::{PolicyFlags, load, show};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
+use crate::status::Status;
 
 /// Show and explain the policy
 #[derive(Debug, clap::Args)]
@@ -54,7 +54,7 @@ struct ExplainArgs {
     policy: PolicyFlags,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     match args.command {
         PolicyCommand::Show(args) => {
             let loaded = load(&args.policy)?;
@@ -83,12 +83,12 @@ fn warn(warnings: &[String]) {
     std::io::stderr().write_all(text.as_bytes()).ok();
 }
 
-fn print(text: &str) -> Result<ExitCode, CliError> {
+fn print(text: &str) -> Result<Status, CliError> {
     match std::io::stdout().write_all(text.as_bytes()) {
         // A reader that has seen enough, as `head` does, is no failure.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(CliError::new("cannot write to standard output").because(error))
         }
-        Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
+        Ok(()) | Err(_) => Ok(Status::SUCCESS),
     }
 }

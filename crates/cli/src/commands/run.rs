@@ -3,9 +3,11 @@
 use crate::error::CliError;
 use crate::policy::{PolicyFlags, load};
 use crate::run::{Request, explained, run as run_request};
+use atoll_sys::netns::Preparing;
+use clap::{Args as _, Command, FromArgMatches as _};
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::process::ExitCode;
+use crate::status::Status;
 
 /// Run a command in a sandbox
 ///
@@ -36,9 +38,39 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
-    let started_us = atoll_guest::workload::now_us();
-    let network = atoll_sys::netns::prepare().map_err(unstarted)?;
+/// The arguments of `atoll run`, whose first is `run`.
+///
+/// The same as by way of the whole program's, without making those of all other
+/// commands first.
+pub(crate) fn parse(
+    arguments: impl Iterator<Item = OsString>,
+) -> Result<Args, clap::error::Error> {
+    let mut command = alone();
+    let mut matches = command.try_get_matches_from_mut(arguments)?;
+    Args::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+fn alone() -> Command {
+    let command = Command::new("run").bin_name("atoll run").max_term_width(crate::TERM_WIDTH_MAX);
+    Args::augment_args(command)
+}
+
+/// What takes a run longest and needs no argument.
+pub(crate) struct Begun {
+    started_us: u64,
+    network: std::io::Result<Preparing>,
+}
+
+impl Begun {
+    pub(crate) fn now() -> Self {
+        let started_us = atoll_guest::workload::now_us();
+        Self { started_us, network: atoll_sys::netns::prepare() }
+    }
+}
+
+pub(crate) fn run(args: Args, begun: Begun) -> Result<Status, CliError> {
+    let Begun { started_us, network } = begun;
+    let network = network.map_err(unstarted)?;
     let loaded = load(&args.policy)?;
     let request = Request {
         command: &args.command,
@@ -66,11 +98,35 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, CliError> {
     std::io::stderr().write_all(text.as_bytes()).ok();
     // A shell's loop ends with Ctrl-C only if its command dies of it.
     report.outcome.pass_interrupt_on();
-    Ok(ExitCode::from(report.exit_status()))
+    Ok(Status::from(report.exit_status()))
 }
 
 /// Not even a first process could be started.
 fn unstarted(error: std::io::Error) -> CliError {
     let errno = error.raw_os_error().unwrap_or(0);
     explained(CliError::new("the sandbox cannot be made").because(error), "clone", errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    /// Help, usage and errors as by way of the whole program.
+    #[test]
+    fn the_command_alone_is_the_one_of_the_whole_program() {
+        let mut whole = crate::Cli::command();
+        whole.build();
+        let of_whole = whole.find_subcommand_mut("run").unwrap();
+        let mut alone = alone();
+        alone.build();
+        assert_eq!(alone.render_help().to_string(), of_whole.render_help().to_string());
+        assert_eq!(alone.render_long_help().to_string(), of_whole.render_long_help().to_string());
+        for wrong in [&["run"][..], &["run", "--hid"], &["run", "--memory", "x", "--", "true"]] {
+            let arguments = ["atoll"].iter().chain(wrong);
+            let of_whole = crate::Cli::command().try_get_matches_from(arguments).unwrap_err();
+            let alone = parse(wrong.iter().map(OsString::from)).unwrap_err();
+            assert_eq!(alone.to_string(), of_whole.to_string());
+        }
+    }
 }

@@ -65,8 +65,12 @@ pub(crate) fn load(flags: &PolicyFlags) -> Result<Loaded, CliError> {
         layers.push(layer(Level::Project, Some(&path), document, home.as_deref())?);
     }
     layers.push(layer(Level::Flag, None, flags.document(&cwd), home.as_deref())?);
-    let system =
-        atoll_jail::host::places().filter_map(|dir| std::fs::canonicalize(dir).ok()).collect();
+    // What the system shows matters to paths that somebody names.
+    let names_paths = layers.iter().any(|layer| !layer.paths.is_empty());
+    let system = atoll_jail::host::places()
+        .filter(|_| names_paths)
+        .filter_map(|dir| std::fs::canonicalize(dir).ok())
+        .collect();
     let named = flags.policy.as_ref().map(|path| cwd.join(path));
     let trusted =
         [&user_file, &named].into_iter().flatten().flat_map(|path| spellings(path)).collect();

@@ -18,8 +18,13 @@ pub(crate) struct Cache {
 /// Makes the directory that all of atoll's caches lie in, and refuses one that
 /// somebody else could have filled: `/etc` inside comes from there.
 pub(crate) fn base(path: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let found = std::fs::symlink_metadata(path)?;
+    let found = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+            std::fs::symlink_metadata(path)
+        }
+        found => found,
+    }?;
     let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
     if !is_own || found.mode() & 0o022 != 0 {
         return Err(io::Error::other("others could have written there"));
@@ -29,14 +34,33 @@ pub(crate) fn base(path: &Path) -> io::Result<()> {
 
 /// Where the cache of `project` is below `base`.
 pub(super) fn place(base: &Path, project: &Path, owner: u32) -> PathBuf {
-    let digest = Sha256::digest(project.as_os_str().as_bytes());
-    let mut name = String::with_capacity(24);
-    for byte in &digest[..12] {
-        name += &format!("{byte:02x}");
-    }
     // The workload's user is part of the name: the project may change hands.
-    base.join(format!("{name}-{owner}"))
+    base.join(format!("{}-{owner}", file_name(project)))
 }
+
+/// A name that is the path for a reader, where it is short enough: percent-encoded,
+/// as in RFC 3986.
+fn file_name(path: &Path) -> String {
+    let mut name = String::with_capacity(NAME_BYTES_MAX);
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => {
+                name.push(char::from(*byte));
+            }
+            byte => name += &format!("%{byte:02X}"),
+        }
+        if name.len() > NAME_BYTES_MAX {
+            return Sha256::digest(path.as_os_str().as_bytes())
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+        }
+    }
+    name
+}
+
+/// Room for the user's number and for suffixes in the 255 bytes of a name.
+const NAME_BYTES_MAX: usize = 200;
 
 /// Opens the cache of `project` below `base` (a real path), making
 /// it at the first run. It belongs to the workload's outside user.

@@ -7,7 +7,7 @@ use atoll_guest::init::{self, TerminalSpec};
 use atoll_guest::message::{Failure, FailureKind, Message};
 use atoll_guest::workload::{Slave, Workload, now_us};
 use atoll_jail::apply;
-use atoll_jail::confine::{ConfineError, Confinement, Listening, Walls};
+use atoll_jail::confine::{ConfineError, Confinement, Filters, Listening, Walls};
 use atoll_jail::enter::Newborn;
 use atoll_jail::judge::{self, Condition, Config, Hidden, Pattern};
 use atoll_jail::plan::Step;
@@ -25,6 +25,7 @@ pub(super) struct Inside {
     pub(super) user: User,
     pub(super) steps: Vec<Step>,
     pub(super) confinement: Confinement,
+    pub(super) filters: Filters,
     pub(super) workload: Workload,
     pub(super) terminal: Option<TerminalSpec>,
     /// Hidden files of a live workspace.
@@ -45,10 +46,23 @@ pub(super) enum Supervision {
 }
 
 impl Supervision {
+    /// The filter that hands the calls over.
+    pub(super) fn filters(&self, confinement: &Confinement) -> Filters {
+        let mut traps = self.traps();
+        // There is no network yet but loopback, so what leaves it is worth a word.
+        traps.push(tell::CONNECT);
+        let listening = match self {
+            Self::Judge(_) => Listening::Needed,
+            // An older kernel moves no directories of a review.
+            Self::Move(_) | Self::Tell => Listening::Wanted,
+        };
+        Filters::build(confinement, &traps, listening)
+    }
+
     /// The calls to be handed over, as the filter wants them.
     fn traps(&self) -> Vec<Trap> {
-        let (traps, is_strict) = match self {
-            Self::Tell => return Vec::new(),
+        let (traps, is_strict): (&[judge::Trap], _) = match self {
+            Self::Tell => (&[], false),
             Self::Judge(rules) => (judge::TRAPS, rules.is_strict),
             Self::Move(_) => (judge::RENAMES, false),
         };
@@ -84,7 +98,7 @@ pub(super) struct LiveRules {
 }
 
 /// Becomes PID 1.
-pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd>) -> ! {
+pub(super) fn become_init(newborn: Newborn, inside: Inside, handed: Vec<OwnedFd>) -> ! {
     // Nothing is lost: what arrives meanwhile waits for the signal descriptor.
     process::set_signal_mask(SignalSet::ALL).ok();
     process::scrub_arguments(c"atoll-init");
@@ -108,15 +122,7 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
         };
         init::fail(&control, failure(step, &error, errno));
     }
-    let mut traps = inside.supervision.traps();
-    // There is no network yet but loopback, so what leaves it is worth a word.
-    traps.push(tell::CONNECT);
-    let listening = match inside.supervision {
-        Supervision::Judge(_) => Listening::Needed,
-        // An older kernel moves no directories of a review.
-        Supervision::Move(_) | Supervision::Tell => Listening::Wanted,
-    };
-    let walls = match Walls::prepare(&inside.confinement, &traps, listening) {
+    let walls = match Walls::prepare(&inside.confinement, inside.filters) {
         Ok(walls) => walls,
         Err(error) => init::fail(&control, not_confined(&error)),
     };
@@ -125,40 +131,35 @@ pub(super) fn become_init(newborn: Newborn, inside: &Inside, handed: Vec<OwnedFd
     }
     let ready = Message::Ready { view_us: now_us() };
     atoll_sys::scm::send(control.as_fd(), &ready.encode(), None).ok();
-    let mut walls = Some(walls);
-    let mut start = |slave: Option<&Slave>| {
-        let Some(walls) = walls.take() else {
-            return Err(failure("confine", &std::io::Error::from(std::io::ErrorKind::Other), 0));
-        };
-        match &inside.supervision {
-            Supervision::Judge(rules) => {
-                let config = rules.config(inside.workload.umask, &inside.masks);
-                supervisor::judged(&inside.workload, slave, walls, config)
-            }
-            Supervision::Move(root) => supervisor::moved(&inside.workload, slave, walls, root),
-            Supervision::Tell => supervisor::told(&inside.workload, slave, walls),
+    let Inside { workload, masks, supervision, .. } = inside;
+    let workload = &workload;
+    let start = |slave: Option<&Slave>| match supervision {
+        Supervision::Judge(rules) => {
+            let config = rules.config(workload.umask, masks);
+            supervisor::judged(workload, slave, walls, config)
         }
+        Supervision::Move(root) => supervisor::moved(workload, slave, walls, &root),
+        Supervision::Tell => supervisor::told(workload, slave, walls),
     };
-    init::run(&control, inside.terminal.as_ref(), &mut start)
+    init::run(&control, inside.terminal.as_ref(), start)
 }
 
 impl LiveRules {
-    fn config(&self, umask: u32, masks: &[Mask]) -> Config {
+    fn config(self, umask: u32, masks: Vec<Mask>) -> Config {
         Config {
-            root: self.root.clone(),
             root_device: self.identity.0,
             root_inode: self.identity.1,
-            grants: self.grants.clone(),
-            tool_names: self.tool_names.clone(),
-            allow: self.allow.clone(),
-            deny: self.deny.clone(),
+            grants: self.grants,
+            tool_names: self.tool_names,
+            allow: self.allow,
+            deny: self.deny,
             umask,
             is_strict: self.is_strict,
             masked: masks
-                .iter()
-                .map(|(path, kind)| (path.clone(), *kind == Kind::Directory))
+                .into_iter()
+                .map(|(path, kind)| (path, kind == Kind::Directory))
                 .collect(),
-            hidden: self.hidden.clone().map(|set| {
+            hidden: self.hidden.map(|set| {
                 let root = self.root.clone();
                 Box::new(move |path: &Path, is_dir: bool| {
                     path != root
@@ -167,6 +168,7 @@ impl LiveRules {
                             .is_ok_and(|path| set.is_hidden(path, is_dir).is_some())
                 }) as Box<dyn Hidden>
             }),
+            root: self.root,
         }
     }
 }

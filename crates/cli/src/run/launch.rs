@@ -2,9 +2,9 @@
 //! it went.
 
 use super::control::{Moments, Told};
-use super::inside;
+use super::inside::{self, Inside};
 use super::notes::Audience;
-use super::prepare::{Prepared, prepare};
+use super::prepare::{Prepared, Trees, prepare};
 use super::report::{Limit, LimitHit, Report};
 use super::review;
 use super::unmade::explained;
@@ -64,7 +64,8 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
         .map_err(|error| CliError::new("cannot prepare the run").because(error))?;
     let mut moments =
         Moments { started: request.started_us, planned: now_us(), ..Moments::default() };
-    let launched = launch(request.network, &prepared, group.as_ref(), &mut moments)?;
+    let Prepared { inside, trees, session, notes, warnings, .. } = prepared;
+    let launched = launch(request.network, inside, trees, group.as_ref(), &mut moments)?;
     stdio.close_given();
     let mut told = Told::new(launched, moments);
     let deadline = policy.limits.time.value.map(|limit| Instant::now() + limit);
@@ -73,11 +74,11 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
         .map_err(|error| CliError::new("the command could not be watched").because(error))?;
     atoll_sys::process::wait_for(told.pid()).ok();
     let mut report = Report::new(told, outcome, unenforced);
-    if let Some(session) = prepared.session {
+    if let Some(session) = session {
         report.reviewed = Some(review::finish(session)?);
     }
     report.guess(request.command);
-    report.outside(prepared.notes, prepared.warnings);
+    report.outside(notes, warnings);
     if outcome.timed_out {
         report.limits.push(LimitHit { limit: Limit::Time, count: 1 });
     }
@@ -138,11 +139,12 @@ fn leave_pids_to_group(limits: &mut [(Resource, Rlimit)]) {
 
 fn launch(
     network: Preparing,
-    prepared: &Prepared,
+    inside: Inside,
+    trees: Trees,
     group: Option<&Group>,
     moments: &mut Moments,
 ) -> Result<Launched, CliError> {
-    let handed: Vec<OwnedFd> = prepared
+    let handed: Vec<OwnedFd> = trees
         .handed
         .iter()
         .map(|tree| atoll_jail::tree::clone(&tree.path, tree.expect, None))
@@ -150,19 +152,20 @@ fn launch(
         .map_err(unopened)?;
     let made = |error| refused(&error);
     let launched = match enter::enter(network, group.and_then(Group::join_fd)).map_err(made)? {
-        Side::Inside(newborn) => inside::become_init(newborn, &prepared.inside, handed),
+        Side::Inside(newborn) => inside::become_init(newborn, inside, handed),
         Side::Outside(launched) => launched,
     };
     moments.cloned = now_us();
-    drop(handed);
     if let (Some(group), Some(pid)) = (group, rustix::process::Pid::from_raw(launched.pid)) {
         group
             .attach(pid)
             .map_err(|error| CliError::new("the limits cannot be set").because(error))?;
     }
-    let userns = launched.map(prepared.inside.user).map_err(made)?;
+    let userns = launched.map(inside.user).map_err(made)?;
     launched.go().map_err(made)?;
-    for late in &prepared.late {
+    // The sandbox is on its way: what is put away now keeps nobody waiting.
+    drop(handed);
+    for late in &trees.late {
         let opened = open_late(late, userns.as_fd())?;
         launched.hand(opened.as_fd()).map_err(made)?;
     }

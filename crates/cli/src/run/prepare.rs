@@ -28,8 +28,7 @@ pub(super) const HOSTNAME: &str = "atoll";
 /// A run that only has to be made.
 pub(super) struct Prepared {
     pub(super) inside: Inside,
-    pub(super) handed: Vec<HandedTree>,
-    pub(super) late: Vec<HandedTree>,
+    pub(super) trees: Trees,
     /// The review session, where the project is under review.
     pub(super) session: Option<Session>,
     pub(super) notes: Notes,
@@ -37,6 +36,13 @@ pub(super) struct Prepared {
     pub(super) warnings: Vec<String>,
     /// The file that remembers that the notes were told.
     pub(super) told: PathBuf,
+}
+
+/// Trees of the host that the launcher opens.
+pub(super) struct Trees {
+    pub(super) handed: Vec<HandedTree>,
+    /// Those that need the sandbox's user namespace.
+    pub(super) late: Vec<HandedTree>,
 }
 
 /// Plans the run of `words` under the policy.
@@ -51,7 +57,7 @@ pub(super) fn prepare(
     let project = project(loaded)?;
     let identity = caller.identity(project.owner);
     let outside_uid = identity.user.outside_uid;
-    if !caller::exists(outside_uid) {
+    if outside_uid != caller.uid && !caller::exists(outside_uid) {
         let error = format!("root cannot become user {outside_uid}, who is not in this namespace");
         return Err(CliError::new(error)
             .hint("start atoll as an ordinary user, or give this container a full range of ids"));
@@ -146,14 +152,14 @@ pub(super) fn prepare(
         inside: Inside {
             user: identity.user,
             steps,
+            filters: supervision.filters(&view.confinement),
             confinement: view.confinement,
             workload,
             terminal,
             masks,
             supervision,
         },
-        handed: view.handed,
-        late: view.late,
+        trees: Trees { handed: view.handed, late: view.late },
         session,
         notes: Notes {
             variables: environment.dropped,

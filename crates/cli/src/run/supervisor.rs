@@ -8,7 +8,7 @@
 
 use super::inside::{failure, not_confined};
 use super::refusal;
-use atoll_guest::init::{self, Attendant};
+use atoll_guest::init::{self, Attendant, Attended};
 use atoll_guest::message::Failure;
 use atoll_guest::workload::{self, Slave, Started, Workload};
 use atoll_jail::confine::{self, Walls};
@@ -20,9 +20,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
-
-/// A workload that runs, and who attends to it.
-pub(super) type Attended = (Started, Option<Box<dyn Attendant>>);
 
 /// Starts the workload of a live workspace, which is judged.
 pub(super) fn judged(

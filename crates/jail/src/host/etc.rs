@@ -121,6 +121,8 @@ struct Seen {
     stamp: [u64; 4],
 }
 
+const ABSENT: [u64; 4] = [0; 4];
+
 fn stamp(stat: &Stat) -> [u64; 4] {
     let seconds = u64::from_ne_bytes(stat.st_mtime.to_ne_bytes());
     let size = u64::from_ne_bytes(stat.st_size.to_ne_bytes());
@@ -129,7 +131,7 @@ fn stamp(stat: &Stat) -> [u64; 4] {
 
 fn look(path: &Path) -> Seen {
     let stat = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-    Seen { path: path.to_owned(), stamp: stat.map_or([0; 4], |stat| stamp(&stat)) }
+    Seen { path: path.to_owned(), stamp: stat.map_or(ABSENT, |stat| stamp(&stat)) }
 }
 
 /// Gives a directory below `base` that holds the `/etc` for `account`, making
@@ -171,10 +173,26 @@ fn directory_name(generated: &[(&str, String)], from: &Path) -> String {
     format!("etc-{:016x}", hasher.finish())
 }
 
+/// Whether everything looks as it did. The first line is the directory that all is
+/// from: while it is the same, no name has come, and those that were absent need no
+/// look.
 fn is_current(manifest: &Path) -> bool {
     let Ok(bytes) = std::fs::read(manifest) else { return false };
-    let mut seen = parse_manifest(&bytes).peekable();
-    seen.peek().is_some() && seen.all(|entry| entry.is_some_and(|entry| look(&entry.path) == entry))
+    let mut seen = parse_manifest(&bytes);
+    let Some(Some(from)) = seen.next() else { return false };
+    let is_same = look(&from.path) == from;
+    seen.all(|entry| {
+        entry.is_some_and(|entry| {
+            let is_known_absent = is_same && entry.stamp == ABSENT;
+            is_known_absent || look(&entry.path) == entry
+        })
+    }) && (is_same || is_chosen(&from.path))
+}
+
+/// Of the host's own `/etc` just [`SHOWN`] is chosen, by name: another name may come
+/// and go.
+fn is_chosen(from: &Path) -> bool {
+    from == Path::new("/etc")
 }
 
 /// Lines of four numbers and a path.
@@ -211,10 +229,7 @@ fn make(
     let staged = base.join(format!(".etc-{}", rustix::process::getpid().as_raw_nonzero()));
     std::fs::remove_dir_all(&staged).or_else(absent_is_fine)?;
     make_directory(&staged)?;
-    // A name that comes or goes shows in the directory; the host's are fixed.
-    let is_fixed = from == Path::new("/etc");
-    let seen = if is_fixed { Vec::new() } else { vec![look(from)] };
-    let mut copier = Copier { from, seen };
+    let mut copier = Copier { from, seen: vec![look(from)] };
     for name in names {
         if name != "mtab" && !generated.iter().any(|(generated, _)| name == generated) {
             copier.copy(from, Path::new(name), &staged)?;
@@ -276,7 +291,7 @@ impl Copier<'_> {
         let target = to.join(name.file_name().unwrap_or(name.as_os_str()));
         let stat = rustix::fs::statat(rustix::fs::CWD, &source, AtFlags::SYMLINK_NOFOLLOW);
         let Ok(stat) = stat else {
-            self.seen.push(Seen { path: source, stamp: [0; 4] });
+            self.seen.push(Seen { path: source, stamp: ABSENT });
             return Ok(());
         };
         if !is_copied(&stat) {

@@ -2,7 +2,8 @@
 
 use super::system;
 use crate::spec::{Access, Entry, Kind, Source, What};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -74,8 +75,9 @@ const HOMES_OF_TOOLS: [&str; 2] = [".local/share", "opt"];
 const OWN: [&str; 8] =
     ["/dev", "/etc", "/proc", "/run", "/sys", "/var/lock", "/var/run", "/var/tmp"];
 
-/// Entries of one directory of programs that are looked at, and targets of
-/// links that are shown, at most.
+/// Entries of HOME and of one directory of programs that are looked at, and targets
+/// of links that are shown, at most.
+const NAMES_READ_MAX: usize = 512;
 const LINKS_READ_MAX: usize = 1024;
 const TARGETS_MAX: usize = 64;
 
@@ -106,7 +108,7 @@ pub const CACHE_DIRECTORIES: [&str; CACHES.len()] = {
 /// read-only, the cache directory `cache` as `~/.cache`.
 #[must_use]
 pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Vec<Entry> {
-    let mut shown = Shown { home, entries: BTreeMap::new() };
+    let mut shown = Shown { home, names: names_in(home), entries: BTreeMap::new() };
     for place in TOOLCHAINS.iter().chain(&PROGRAMS) {
         shown.toolchain(&home.join(place));
     }
@@ -137,15 +139,30 @@ pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Vec<Entry> {
 /// What of HOME is shown so far, by place.
 struct Shown<'a> {
     home: &'a Path,
+    /// What HOME has in it, where that is known.
+    names: Option<HashSet<OsString>>,
     entries: BTreeMap<PathBuf, Entry>,
+}
+
+/// The names in a directory; nothing where it cannot be read or where reading it
+/// would take longer than looking for each toolchain.
+fn names_in(home: &Path) -> Option<HashSet<OsString>> {
+    let mut names = HashSet::new();
+    for entry in std::fs::read_dir(home).ok()? {
+        if names.len() == NAMES_READ_MAX {
+            return None;
+        }
+        names.insert(entry.ok()?.file_name());
+    }
+    Some(names)
 }
 
 impl Shown<'_> {
     /// Shows the directory at `place`. It may be a link, or lie behind one, to
     /// another disk: then it is found by both names.
     fn toolchain(&mut self, place: &Path) {
-        // Most are not there, and one look is cheaper than resolving the path.
-        if !place.is_dir() {
+        // One look is cheaper than resolving the path.
+        if self.is_missing(place) || !place.is_dir() {
             return;
         }
         let Ok(real) = place.canonicalize() else { return };
@@ -162,9 +179,16 @@ impl Shown<'_> {
         }
     }
 
+    /// Whether HOME lacks the first name of what would be at `place`: most of what
+    /// is looked for is not there.
+    fn is_missing(&self, place: &Path) -> bool {
+        let below = place.strip_prefix(self.home).ok().and_then(|below| below.iter().next());
+        self.names.as_ref().zip(below).is_some_and(|(names, first)| !names.contains(first))
+    }
+
     /// Masks a directory wherever it would be seen in a shown one.
     fn hold_back(&mut self, place: &Path) {
-        if !place.is_dir() {
+        if self.is_missing(place) || !place.is_dir() {
             return;
         }
         let Ok(real) = place.canonicalize() else { return };
@@ -181,7 +205,7 @@ impl Shown<'_> {
     }
 
     fn file(&mut self, place: &Path) {
-        if !place.is_file() {
+        if self.is_missing(place) || !place.is_file() {
             return;
         }
         if let Ok(real) = place.canonicalize() {
@@ -191,24 +215,31 @@ impl Shown<'_> {
 
     /// Shows what links in the directory `place` lead to.
     fn targets_of(&mut self, place: &Path) {
+        if self.is_missing(place) {
+            return;
+        }
         let Ok(entries) = std::fs::read_dir(place) else { return };
+        let Ok(directory) = place.canonicalize() else { return };
         for entry in entries.take(LINKS_READ_MAX).flatten() {
             let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
             if !is_link || self.entries.len() >= TOOLCHAINS.len() + PROGRAMS.len() + TARGETS_MAX {
                 continue;
             }
-            self.target_of(place, &entry.path());
+            self.target_of(&directory, &entry.path());
         }
     }
 
-    /// Shows the program that `link` leads to, at the place that it names.
+    /// Shows the program that `link` in `directory`, which is real, leads to, at
+    /// the place that it names.
     fn target_of(&mut self, directory: &Path, link: &Path) {
         let Ok(text) = std::fs::read_link(link) else { return };
-        let (Ok(real), Ok(directory)) = (link.canonicalize(), directory.canonicalize()) else {
-            return;
-        };
         let Some(named) = plain(&directory.join(text)) else { return };
-        if !is_program(&real) || self.place_of(&named).is_some() || self.is_own(&named) {
+        // Most lead to what is shown anyway.
+        if self.place_of(&named).is_some() || self.is_own(&named) {
+            return;
+        }
+        let Ok(real) = link.canonicalize() else { return };
+        if !is_program(&real) {
             return;
         }
         match self.tools_own(&named) {

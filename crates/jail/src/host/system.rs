@@ -53,7 +53,7 @@ pub fn places() -> impl Iterator<Item = &'static Path> {
 fn entry(place: &Path) -> Option<Entry> {
     let stat = rustix::fs::statat(rustix::fs::CWD, place, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory if is_empty(place) => None,
+        FileType::Directory if place == Path::new(OFTEN_EMPTY) && is_empty(place) => None,
         FileType::Directory => Some(Entry::system(place)),
         FileType::Symlink => {
             let target = rustix::fs::readlink(place, Vec::new()).ok()?;
@@ -64,7 +64,9 @@ fn entry(place: &Path) -> Option<Entry> {
     }
 }
 
-/// A bind costs more than a look: `/opt` is empty on most machines.
+/// A bind costs more than a look.
+const OFTEN_EMPTY: &str = "/opt";
+
 fn is_empty(place: &Path) -> bool {
     std::fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_none())
 }

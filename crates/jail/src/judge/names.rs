@@ -177,6 +177,11 @@ impl Pattern {
         self.segments.get(depth..)?.iter().map(Segment::literal).collect()
     }
 
+    /// The first name, if it is a plain one.
+    pub(super) fn first_literal(&self) -> Option<&[u8]> {
+        self.segments.first().and_then(Segment::literal)
+    }
+
     /// The first byte of every path that can match, if there is only one.
     pub(super) fn first_byte(&self) -> Option<u8> {
         match self.segments.first()? {

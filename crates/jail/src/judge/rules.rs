@@ -112,11 +112,10 @@ impl Rules {
             .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect())
             .ok();
         let literal = |pattern: &Pattern| {
-            let names = pattern.literal_rest(0)?;
-            let first = names.first().copied().unwrap_or_default();
+            let first = pattern.first_literal()?;
             let is_there =
                 present.as_ref().is_none_or(|present| present.contains(OsStr::from_bytes(first)));
-            is_there.then(|| names.join(&b'/'))
+            is_there.then(|| pattern.literal_rest(0))?.map(|names| names.join(&b'/'))
         };
         let mut found = Vec::new();
         for name in self.tool_names.iter().chain(&self.deny).filter_map(literal) {

@@ -112,7 +112,6 @@ fn value(answer: Answer, listener: bool) -> u32 {
 #[must_use]
 pub fn build(options: &Options<'_>) -> Program {
     let mut rules: Vec<(u32, Rule)> = table::refused()
-        .iter()
         .filter(|refused| !lifted(refused, options))
         .map(|refused| {
             let is_alone = refused.why == table::Why::Supervisor && !options.has_helper;

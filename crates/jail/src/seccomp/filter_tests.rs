@@ -56,7 +56,7 @@ fn every_call_gets_the_answer_of_the_table() {
     for listener in [false, true] {
         let program = build(&Options { listener, has_helper: true, ..Options::default() });
         for number in 0..table::NEWEST + 40 {
-            let rule = table::refused().iter().find(|line| line.number == number);
+            let rule = table::refused().find(|line| line.number == number);
             for arguments in interesting_arguments() {
                 let answer = match rule {
                     Some(line) => line.rule.answer(&arguments),
@@ -72,7 +72,7 @@ fn every_call_gets_the_answer_of_the_table() {
 
 #[test]
 fn set_id_bits_count_only_where_a_mode_is_meant() {
-    let line = |name: &str| table::refused().iter().find(|line| line.name == name).unwrap();
+    let line = |name: &str| table::refused().find(|line| line.name == name).unwrap();
     let is_refused = |name: &str, arguments: [u64; 6]| {
         table::refusal_of(line(name).number, &arguments).is_some()
     };
@@ -108,7 +108,7 @@ fn a_trap_replaces_the_rule_of_its_call() {
 #[test]
 fn options_lift_their_own_rules_only() {
     let number =
-        |name: &str| table::refused().iter().find(|line| line.name == name).unwrap().number;
+        |name: &str| table::refused().find(|line| line.name == name).unwrap().number;
     let debug = build(&Options { ptrace: true, ..Options::default() });
     assert_eq!(run(&debug, ARCH, number("ptrace"), [0; 6]), RET_ALLOW);
     assert_eq!(run(&debug, ARCH, number("unshare"), [0; 6]), RET_ERRNO | 1);

@@ -10,7 +10,6 @@
 //! Beside these, [`Why::SetId`]: what is made in the sandbox may stay on the host.
 
 use super::filter::{Answer, Rule};
-use std::sync::LazyLock;
 
 /// The newest call known to this table: `listns` of Linux 6.19, in the number
 /// space that all architectures share since 424.
@@ -95,17 +94,17 @@ impl Refused {
     }
 }
 
-static ALLOW: Rule = Rule::Give(Answer::Allow);
-static REFUSE: Rule = Rule::Give(Answer::Refuse(EPERM));
-static REFUSE_FAMILY: Rule = Rule::Give(Answer::Refuse(EAFNOSUPPORT));
-static REFUSE_QUIETLY: Rule = Rule::Give(Answer::Absent(EPERM));
-static ABSENT: Rule = Rule::Give(Answer::Absent(ENOSYS));
+const ALLOW: Rule = Rule::Give(Answer::Allow);
+const REFUSE: Rule = Rule::Give(Answer::Refuse(EPERM));
+const REFUSE_FAMILY: Rule = Rule::Give(Answer::Refuse(EAFNOSUPPORT));
+const REFUSE_QUIETLY: Rule = Rule::Give(Answer::Absent(EPERM));
+const ABSENT: Rule = Rule::Give(Answer::Absent(ENOSYS));
 
 /// clone(2): without any of the `CLONE_NEW…` flags.
-static CLONE: Rule = Rule::AnyBit { argument: 0, bits: 0x7e02_0000, then: &REFUSE, or: &ALLOW };
+const CLONE: Rule = Rule::AnyBit { argument: 0, bits: 0x7e02_0000, then: &REFUSE, or: &ALLOW };
 
 /// ioctl(2): no typing into a terminal (`TIOCSTI`, `TIOCLINUX`).
-static IOCTL: Rule = Rule::OneOf {
+const IOCTL: Rule = Rule::OneOf {
     argument: 1,
     mask: u32::MAX,
     values: &[0x5412, 0x541c],
@@ -115,9 +114,9 @@ static IOCTL: Rule = Rule::OneOf {
 /// btrfs: subvolume and snapshot calls create populated directories under any
 /// name; its type byte is shared by the clone and dedupe calls of all file
 /// systems (`FICLONE`, `FICLONERANGE`, `FIDEDUPERANGE`), which stay.
-static IOCTL_BTRFS: Rule =
+const IOCTL_BTRFS: Rule =
     Rule::OneOf { argument: 1, mask: 0xff00, values: &[0x9400], then: &IOCTL_CLONE, or: &ALLOW };
-static IOCTL_CLONE: Rule = Rule::OneOf {
+const IOCTL_CLONE: Rule = Rule::OneOf {
     argument: 1,
     mask: 0xff,
     values: &[9, 13, 54],
@@ -127,7 +126,7 @@ static IOCTL_CLONE: Rule = Rule::OneOf {
 
 /// personality(2): the default, asking, and what debuggers and old programs
 /// set (`ADDR_NO_RANDOMIZE`, `UNAME26`, `PER_LINUX32`).
-static PERSONALITY: Rule = Rule::OneOf {
+const PERSONALITY: Rule = Rule::OneOf {
     argument: 0,
     mask: u32::MAX,
     values: &[0, 0xffff_ffff, 0x0004_0000, 0x0002_0000, 0x8],
@@ -137,56 +136,56 @@ static PERSONALITY: Rule = Rule::OneOf {
 
 /// prlimit(2): not those of PID 1, nor of the helper beside it, whose id is 2: with
 /// no descriptors left it could keep nothing hidden.
-static PRLIMIT: Rule =
+const PRLIMIT: Rule =
     Rule::OneOf { argument: 0, mask: u32::MAX, values: &[1, 2], then: &REFUSE_QUIETLY, or: &ALLOW };
 /// The same where there is no helper, and 2 may be the workload itself.
-pub(super) static PRLIMIT_ALONE: Rule =
+pub(super) const PRLIMIT_ALONE: Rule =
     Rule::OneOf { argument: 0, mask: u32::MAX, values: &[1], then: &REFUSE_QUIETLY, or: &ALLOW };
 
 /// socket(2): unix; IPv4 and IPv6 stream or datagram of the family's own
 /// protocol (0, TCP, UDP); netlink of the route family.
-static SOCKET: Rule = Rule::OneOf {
+const SOCKET: Rule = Rule::OneOf {
     argument: 0,
     mask: u32::MAX,
     values: &[AF_UNIX],
     then: &ALLOW,
     or: &SOCKET_INTERNET,
 };
-static SOCKET_INTERNET: Rule = Rule::OneOf {
+const SOCKET_INTERNET: Rule = Rule::OneOf {
     argument: 0,
     mask: u32::MAX,
     values: &[AF_INET, AF_INET6],
     then: &SOCKET_STREAM,
     or: &SOCKET_NETLINK,
 };
-static SOCKET_STREAM: Rule = Rule::OneOf {
+const SOCKET_STREAM: Rule = Rule::OneOf {
     argument: 1,
     mask: SOCK_TYPE_MASK,
     values: &[SOCK_STREAM],
     then: &SOCKET_TCP,
     or: &SOCKET_DATAGRAM,
 };
-static SOCKET_TCP: Rule =
+const SOCKET_TCP: Rule =
     Rule::OneOf { argument: 2, mask: u32::MAX, values: &[0, 6], then: &ALLOW, or: &REFUSE_FAMILY };
-static SOCKET_DATAGRAM: Rule = Rule::OneOf {
+const SOCKET_DATAGRAM: Rule = Rule::OneOf {
     argument: 1,
     mask: SOCK_TYPE_MASK,
     values: &[SOCK_DGRAM],
     then: &SOCKET_UDP,
     or: &REFUSE_FAMILY,
 };
-static SOCKET_UDP: Rule =
+const SOCKET_UDP: Rule =
     Rule::OneOf { argument: 2, mask: u32::MAX, values: &[0, 17], then: &ALLOW, or: &REFUSE_FAMILY };
-static SOCKET_NETLINK: Rule = Rule::OneOf {
+const SOCKET_NETLINK: Rule = Rule::OneOf {
     argument: 0,
     mask: u32::MAX,
     values: &[AF_NETLINK],
     then: &SOCKET_ROUTE,
     or: &REFUSE_FAMILY,
 };
-static SOCKET_ROUTE: Rule =
+const SOCKET_ROUTE: Rule =
     Rule::OneOf { argument: 2, mask: u32::MAX, values: &[0], then: &ALLOW, or: &REFUSE_FAMILY };
-static SOCKETPAIR: Rule = Rule::OneOf {
+const SOCKETPAIR: Rule = Rule::OneOf {
     argument: 0,
     mask: u32::MAX,
     values: &[AF_UNIX],
@@ -198,16 +197,16 @@ static SOCKETPAIR: Rule = Rule::OneOf {
 /// that runs as its owner. The project is the host's own directory, and nobody
 /// there expects one to appear; in root's own project it would be root's.
 /// The set-group-ID bit stays, since directories have it for good reasons.
-static CHMOD_1: Rule = Rule::AnyBit { argument: 1, bits: S_ISUID, then: &REFUSE, or: &ALLOW };
-static CHMOD_2: Rule = Rule::AnyBit { argument: 2, bits: S_ISUID, then: &REFUSE, or: &ALLOW };
+const CHMOD_1: Rule = Rule::AnyBit { argument: 1, bits: S_ISUID, then: &REFUSE, or: &ALLOW };
+const CHMOD_2: Rule = Rule::AnyBit { argument: 2, bits: S_ISUID, then: &REFUSE, or: &ALLOW };
 
 /// The calls that make a file with a mode: neither bit. open(2) has a mode only
 /// if it creates; otherwise its register holds anything.
-static CREATE_1: Rule = Rule::AnyBit { argument: 1, bits: SET_ID, then: &REFUSE, or: &ALLOW };
-static CREATE_2: Rule = Rule::AnyBit { argument: 2, bits: SET_ID, then: &REFUSE, or: &ALLOW };
-static CREATE_3: Rule = Rule::AnyBit { argument: 3, bits: SET_ID, then: &REFUSE, or: &ALLOW };
-static OPEN: Rule = Rule::AnyBit { argument: 1, bits: CREATES, then: &CREATE_2, or: &ALLOW };
-static OPENAT: Rule = Rule::AnyBit { argument: 2, bits: CREATES, then: &CREATE_3, or: &ALLOW };
+const CREATE_1: Rule = Rule::AnyBit { argument: 1, bits: SET_ID, then: &REFUSE, or: &ALLOW };
+const CREATE_2: Rule = Rule::AnyBit { argument: 2, bits: SET_ID, then: &REFUSE, or: &ALLOW };
+const CREATE_3: Rule = Rule::AnyBit { argument: 3, bits: SET_ID, then: &REFUSE, or: &ALLOW };
+const OPEN: Rule = Rule::AnyBit { argument: 1, bits: CREATES, then: &CREATE_2, or: &ALLOW };
+const OPENAT: Rule = Rule::AnyBit { argument: 2, bits: CREATES, then: &CREATE_3, or: &ALLOW };
 
 const S_ISUID: u32 = libc::S_ISUID;
 const SET_ID: u32 = libc::S_ISUID | libc::S_ISGID;
@@ -222,34 +221,43 @@ const SOCK_TYPE_MASK: u32 = 0xf;
 const SOCK_STREAM: u32 = 1;
 const SOCK_DGRAM: u32 = 2;
 
+/// Lines of the table: a reason, a rule, and the calls that they are for. A call that
+/// libc does not know yet is given with its number.
 macro_rules! calls {
-    ($list:ident: $($why:ident $rule:ident: $($call:ident)+;)+) => {
-        $($($list.push(Refused {
-            number: u32::try_from(libc::$call).unwrap_or(u32::MAX),
-            name: stringify!($call).trim_start_matches("SYS_"),
+    ($($why:ident $rule:ident: $($call:ident)+;)+) => {
+        calls! { @lines $($($why $rule (stringify!($call)) (libc::$call);)+)+ }
+    };
+    (@lines $($why:ident $rule:ident ($name:expr) ($number:expr);)+) => {
+        &[$(Refused {
+            number: low_half($number),
+            name: without_prefix($name),
             why: Why::$why,
             rule: $rule,
-        });)+)+
+        }),+]
     };
 }
 
+/// Call numbers are small and positive.
+const fn low_half(number: libc::c_long) -> u32 {
+    let [a, b, c, d, ..] = number.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+/// `SYS_open` is open.
+const fn without_prefix(name: &'static str) -> &'static str {
+    name.split_at("SYS_".len()).1
+}
+
 /// The whole table, sorted by nothing in particular.
-#[must_use]
-pub fn refused() -> &'static [Refused] {
-    static TABLE: LazyLock<Vec<Refused>> = LazyLock::new(|| {
-        let mut list = Vec::with_capacity(96);
-        everywhere(&mut list);
-        by_architecture(&mut list);
-        list
-    });
-    &TABLE
+pub fn refused() -> impl Iterator<Item = &'static Refused> {
+    EVERYWHERE.iter().chain(NEWER).chain(BY_ARCHITECTURE)
 }
 
 /// What is answered to a call that the filter hands to a supervisor because of
 /// this table: its errno and its line. `None` for a call that is not refused.
 #[must_use]
 pub fn refusal(number: u32) -> Option<(i32, &'static Refused)> {
-    let line = refused().iter().find(|line| line.number == number)?;
+    let line = refused().find(|line| line.number == number)?;
     Some((errno_of(&line.rule)?, line))
 }
 
@@ -271,64 +279,55 @@ fn errno_of(rule: &Rule) -> Option<i32> {
     }
 }
 
-fn everywhere(list: &mut Vec<Refused>) {
-    const SYS_FCHMODAT2: u32 = 452;
-    const SYS_OPEN_TREE_ATTR: u32 = 467;
-    const SYS_LSM_SET_SELF_ATTR: u32 = 460;
-    calls! { list:
-        Mounts REFUSE: SYS_mount SYS_umount2 SYS_pivot_root SYS_open_tree SYS_move_mount SYS_fsopen
-            SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr;
-        // A browser's own sandbox takes the root away in its namespace.
-        Namespaces REFUSE: SYS_unshare SYS_setns SYS_chroot;
-        Namespaces CLONE: SYS_clone;
-        // Its flags are behind a pointer; callers fall back to clone.
-        Namespaces ABSENT: SYS_clone3;
-        OtherProcesses REFUSE: SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev
-            SYS_pidfd_getfd SYS_kcmp SYS_process_madvise;
-        KernelPrograms REFUSE: SYS_bpf SYS_perf_event_open SYS_fanotify_init;
-        KernelPrograms REFUSE_QUIETLY: SYS_userfaultfd;
-        Keyrings REFUSE: SYS_add_key SYS_request_key SYS_keyctl;
-        Machine REFUSE: SYS_settimeofday SYS_clock_settime SYS_sethostname SYS_setdomainname
-            SYS_reboot SYS_kexec_load SYS_init_module SYS_finit_module SYS_delete_module SYS_swapon
-            SYS_swapoff SYS_acct SYS_quotactl SYS_quotactl_fd SYS_syslog SYS_vhangup
-            SYS_nfsservctl SYS_lookup_dcookie;
-        Terminal IOCTL: SYS_ioctl;
-        Machine PERSONALITY: SYS_personality;
-        Supervisor PRLIMIT: SYS_prlimit64;
-        SocketFamilies SOCKET: SYS_socket;
-        SocketFamilies SOCKETPAIR: SYS_socketpair;
-        AsyncCalls ABSENT: SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register;
-        FileHandles REFUSE: SYS_open_by_handle_at;
-        // Flags behind a pointer again; callers fall back to openat.
-        Superseded ABSENT: SYS_openat2;
-        SetId CHMOD_1: SYS_fchmod;
-        SetId CHMOD_2: SYS_fchmodat;
-        SetId CREATE_2: SYS_mknodat;
-        SetId OPENAT: SYS_openat;
-    }
-    for (number, name, why, rule) in [
-        (SYS_FCHMODAT2, "fchmodat2", Why::SetId, CHMOD_2),
-        (SYS_OPEN_TREE_ATTR, "open_tree_attr", Why::Mounts, REFUSE),
-        (SYS_LSM_SET_SELF_ATTR, "lsm_set_self_attr", Why::Machine, REFUSE),
-    ] {
-        list.push(Refused { number, name, why, rule });
-    }
-}
+const EVERYWHERE: &[Refused] = calls! {
+    Mounts REFUSE: SYS_mount SYS_umount2 SYS_pivot_root SYS_open_tree SYS_move_mount SYS_fsopen
+        SYS_fsconfig SYS_fsmount SYS_fspick SYS_mount_setattr;
+    // A browser's own sandbox takes the root away in its namespace.
+    Namespaces REFUSE: SYS_unshare SYS_setns SYS_chroot;
+    Namespaces CLONE: SYS_clone;
+    // Its flags are behind a pointer; callers fall back to clone.
+    Namespaces ABSENT: SYS_clone3;
+    OtherProcesses REFUSE: SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev
+        SYS_pidfd_getfd SYS_kcmp SYS_process_madvise;
+    KernelPrograms REFUSE: SYS_bpf SYS_perf_event_open SYS_fanotify_init;
+    KernelPrograms REFUSE_QUIETLY: SYS_userfaultfd;
+    Keyrings REFUSE: SYS_add_key SYS_request_key SYS_keyctl;
+    Machine REFUSE: SYS_settimeofday SYS_clock_settime SYS_sethostname SYS_setdomainname
+        SYS_reboot SYS_kexec_load SYS_init_module SYS_finit_module SYS_delete_module SYS_swapon
+        SYS_swapoff SYS_acct SYS_quotactl SYS_quotactl_fd SYS_syslog SYS_vhangup
+        SYS_nfsservctl SYS_lookup_dcookie;
+    Terminal IOCTL: SYS_ioctl;
+    Machine PERSONALITY: SYS_personality;
+    Supervisor PRLIMIT: SYS_prlimit64;
+    SocketFamilies SOCKET: SYS_socket;
+    SocketFamilies SOCKETPAIR: SYS_socketpair;
+    AsyncCalls ABSENT: SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register;
+    FileHandles REFUSE: SYS_open_by_handle_at;
+    // Flags behind a pointer again; callers fall back to openat.
+    Superseded ABSENT: SYS_openat2;
+    SetId CHMOD_1: SYS_fchmod;
+    SetId CHMOD_2: SYS_fchmodat;
+    SetId CREATE_2: SYS_mknodat;
+    SetId OPENAT: SYS_openat;
+};
+
+/// Those that libc does not know yet.
+const NEWER: &[Refused] = calls! { @lines
+    SetId CHMOD_2 ("SYS_fchmodat2") (452);
+    Mounts REFUSE ("SYS_open_tree_attr") (467);
+    Machine REFUSE ("SYS_lsm_set_self_attr") (460);
+};
 
 #[cfg(target_arch = "x86_64")]
-fn by_architecture(list: &mut Vec<Refused>) {
-    calls! { list:
-        Machine REFUSE: SYS_iopl SYS_ioperm SYS_kexec_file_load
-            SYS__sysctl SYS_uselib SYS_ustat SYS_sysfs;
-        SetId CHMOD_1: SYS_chmod;
-        SetId CREATE_1: SYS_creat SYS_mknod;
-        SetId OPEN: SYS_open;
-    }
-}
+const BY_ARCHITECTURE: &[Refused] = calls! {
+    Machine REFUSE: SYS_iopl SYS_ioperm SYS_kexec_file_load
+        SYS__sysctl SYS_uselib SYS_ustat SYS_sysfs;
+    SetId CHMOD_1: SYS_chmod;
+    SetId CREATE_1: SYS_creat SYS_mknod;
+    SetId OPEN: SYS_open;
+};
 
 #[cfg(target_arch = "aarch64")]
-fn by_architecture(list: &mut Vec<Refused>) {
-    calls! { list:
-        Machine REFUSE: SYS_kexec_file_load;
-    }
-}
+const BY_ARCHITECTURE: &[Refused] = calls! {
+    Machine REFUSE: SYS_kexec_file_load;
+};

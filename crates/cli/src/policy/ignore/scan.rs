@@ -210,6 +210,12 @@ impl Scan<'_> {
     /// Reads an ignore file; a link is followed inside the project. One that is
     /// there but cannot be read is an error: without it secrets would be shown.
     fn read_file(&self, path: &Path) -> Result<Option<Vec<u8>>, ScanError> {
+        // Most are not there, and one look is enough to know.
+        let is_link = match rustix::fs::statat(self.root, path, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(None),
+            found => found
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink),
+        };
         let io = |source| ScanError::ReadFile { path: path.to_owned(), source };
         let not_regular = || ScanError::NotRegular { path: path.to_owned() };
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -222,7 +228,8 @@ impl Scan<'_> {
         };
         let fd = match opened {
             Ok(fd) => fd,
-            Err(Errno::NOENT) if !self.is_link(path) => return Ok(None),
+            // A dangling link is an ignore file that somebody meant.
+            Err(Errno::NOENT) if !is_link => return Ok(None),
             Err(Errno::NOENT | Errno::LOOP | Errno::XDEV | Errno::NXIO) => {
                 return Err(not_regular());
             }
@@ -241,12 +248,6 @@ impl Scan<'_> {
             });
         }
         Ok(Some(bytes))
-    }
-
-    /// A dangling link is an ignore file that somebody meant.
-    fn is_link(&self, path: &Path) -> bool {
-        rustix::fs::statat(self.root, path, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
     }
 }
 

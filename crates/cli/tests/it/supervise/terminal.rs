@@ -237,6 +237,8 @@ fn a_terminal_multiplexer_works() {
         let arguments = ["--", "tmux", "-f", "/dev/null", "-S", socket.to_str().unwrap()];
         let mut command = user.launcher(&arguments);
         command.args(["new", "stty size; read x; echo got $x; read x"]);
+        // Without it tmux takes the login shell, which may let nobody in.
+        command.env("SHELL", "/bin/sh");
         let mut pty = Pty::spawn(&mut command).unwrap();
         pty.expect("23 80").unwrap();
         pty.resize(40, 100).unwrap();
