@@ -29,8 +29,10 @@ pub trait Attendant {
     /// Readable when there is something to attend to; `None` when there never
     /// will be again.
     fn readable(&self) -> Option<BorrowedFd<'_>>;
-    /// Attends to what is waiting, without blocking. Gives records of refusals.
-    fn attend(&mut self) -> Vec<Vec<u8>>;
+    /// Attends to what is waiting, without blocking, for the descriptor has become
+    /// readable or (`false`) its time has come, or the other side of it is gone. Gives
+    /// records of refusals.
+    fn attend(&mut self, is_readable: bool) -> Vec<Vec<u8>>;
     /// Gives the last records, after the workload has ended.
     fn finish(&mut self) -> Vec<Vec<u8>>;
     /// When it wants to attend even if nothing is readable.
@@ -91,28 +93,38 @@ struct Life<'a> {
     attendant: Option<Box<dyn Attendant>>,
 }
 
+/// What a wait was ended by.
+#[derive(Debug, Default)]
+struct Happened {
+    signal: bool,
+    /// A request of the launcher's, or its end.
+    request: bool,
+    /// The attendant has something to do; with `true` a call waits for it.
+    call: Option<bool>,
+}
+
 impl Life<'_> {
     fn live(mut self) -> ! {
         loop {
-            // A child may have ended before its signal was looked at.
-            self.reap();
-            let (signalled, asked_for, asked) = self.wait();
-            if asked && let Some(attendant) = &mut self.attendant {
-                for record in attendant.attend() {
+            let happened = self.wait();
+            if let Some(is_readable) = happened.call
+                && let Some(attendant) = &mut self.attendant
+            {
+                for record in attendant.attend(is_readable) {
                     tell(self.control, &Message::Refused(record));
                 }
             }
-            if signalled {
+            if happened.signal {
                 self.pass_signals_on();
+                self.reap();
             }
-            if asked_for {
+            if happened.request {
                 self.obey();
             }
         }
     }
 
-    /// Waits: (a signal, a request or the launcher's end, a call to answer).
-    fn wait(&self) -> (bool, bool, bool) {
+    fn wait(&self) -> Happened {
         let listener = self.attendant.as_ref().and_then(|attendant| attendant.readable());
         let mut waiting = vec![
             PollFd::new(&self.signals, PollFlags::IN),
@@ -124,12 +136,17 @@ impl Life<'_> {
         let timeout = self.attendant.as_ref().and_then(|attendant| attendant.timeout());
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match poll(&mut waiting, timeout.as_ref()) {
-            Err(_) => return (false, false, false),
-            Ok(0) => return (false, false, true),
+            Err(_) => return Happened::default(),
+            Ok(0) => return Happened { call: Some(false), ..Happened::default() },
             Ok(_) => {}
         }
-        let happened = |index: usize| waiting.get(index).is_some_and(|fd| !fd.revents().is_empty());
-        (happened(0), happened(1), happened(2))
+        let events = |index: usize| waiting.get(index).map_or(PollFlags::empty(), PollFd::revents);
+        let of_listener = events(2);
+        Happened {
+            signal: !events(0).is_empty(),
+            request: !events(1).is_empty(),
+            call: (!of_listener.is_empty()).then(|| of_listener.contains(PollFlags::IN)),
+        }
     }
 
     fn reap(&mut self) {

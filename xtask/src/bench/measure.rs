@@ -56,6 +56,10 @@ impl From<Vec<Duration>> for Times {
     }
 }
 
+/// What the contestant before left to kernel threads, such as its network namespace,
+/// is not for the next one to pay.
+const SETTLING: Duration = Duration::from_millis(5);
+
 /// One warm-up round, then the rounds. A contestant that fails once is out.
 pub(super) fn interleaved(contestants: &[Contestant], rounds: u32) -> Result<Vec<Measured>> {
     let mut results: Vec<Result<Vec<Duration>, String>> = Vec::new();
@@ -96,6 +100,7 @@ impl Contestant {
     /// Times one run. What is not the run itself is prepared before.
     fn time(&self) -> Result<(Duration, ExitStatus)> {
         self.enter()?;
+        std::thread::sleep(SETTLING);
         let null = File::options().read(true).write(true).open("/dev/null")?;
         let mut command = self.command();
         command.stdin(null.try_clone()?).stdout(null.try_clone()?).stderr(null);

@@ -100,11 +100,11 @@ impl Attendant for Judging {
         self.serving.as_ref().map(Serving::as_fd)
     }
 
-    fn attend(&mut self) -> Vec<Vec<u8>> {
+    fn attend(&mut self, is_readable: bool) -> Vec<Vec<u8>> {
         let mut records = Vec::new();
         let mut tell = |denial: Denial| records.push(refusal::denied(&denial));
         let Some(serving) = &mut self.serving else { return records };
-        match serving.attend(&mut tell) {
+        match serving.attend(is_readable, &mut tell) {
             Ok(true) => {}
             // The workload's end follows.
             Ok(false) => records.extend(self.finish()),
@@ -138,7 +138,7 @@ impl Attendant for Helping {
         self.moving.as_ref().map(Moving::as_fd)
     }
 
-    fn attend(&mut self) -> Vec<Vec<u8>> {
+    fn attend(&mut self, _is_readable: bool) -> Vec<Vec<u8>> {
         let mut records = Vec::new();
         let mut tell = |denial: Denial| records.push(refusal::denied(&denial));
         let Some(moving) = &mut self.moving else { return records };
@@ -175,7 +175,7 @@ impl Attendant for Telling {
         (!self.is_done).then(|| self.refuser.as_fd())
     }
 
-    fn attend(&mut self) -> Vec<Vec<u8>> {
+    fn attend(&mut self, _is_readable: bool) -> Vec<Vec<u8>> {
         let mut records = Vec::new();
         let mut tell = |denial: Denial| records.push(refusal::denied(&denial));
         self.is_done = self.is_done || !self.refuser.attend(&mut tell);
@@ -183,7 +183,7 @@ impl Attendant for Telling {
     }
 
     fn finish(&mut self) -> Vec<Vec<u8>> {
-        self.attend()
+        self.attend(false)
     }
 
     fn timeout(&self) -> Option<Duration> {

@@ -20,6 +20,15 @@ pub(super) enum Directory<'a> {
     Borrowed(BorrowedFd<'a>),
 }
 
+impl Directory<'_> {
+    pub(super) fn into_owned(self) -> Option<OwnedFd> {
+        match self {
+            Self::Owned(fd) => Some(fd),
+            Self::Borrowed(_) => None,
+        }
+    }
+}
+
 impl AsFd for Directory<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {

@@ -235,7 +235,7 @@ impl Moving {
         let Self { moves, listener, ready, job, .. } = self;
         let Moves { footing, root, mount, stage, made } = moves;
         let caller = Caller { footing, listener, id: notification.id, thread };
-        let case = Case { caller, operation: "rename", sink };
+        let case = Case { caller, operation: "rename", sink, leftover: None };
         let spots = case
             .spot(&mut case.walk(), from)
             .and_then(|from| Ok((from, case.spot(&mut case.walk(), to)?)));

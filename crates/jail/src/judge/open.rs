@@ -1,6 +1,6 @@
 //! Opening a file for a caller.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fcntl_setfl, fstat, openat, stat, statat};
 use rustix::io::Errno;
@@ -64,6 +64,11 @@ impl Request {
     fn performed(self) -> OFlags {
         let safe = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
         self.flags | safe
+    }
+
+    fn given(self, file: OwnedFd) -> Answer {
+        let is_program = is_program(file.as_fd(), self.flags);
+        Answer::File { file, cloexec: self.has(OFlags::CLOEXEC), is_program }
     }
 
     /// The same for opening once more what is there already.
@@ -183,13 +188,12 @@ impl State {
             Verdict::WriteCommondir => Some(self.write_commondir(case, spot, request.mode)?),
             Verdict::Note | Verdict::Birth | Verdict::JudgeConfig | Verdict::Refuse { .. } => None,
         };
-        let cloexec = request.has(OFlags::CLOEXEC);
-        Ok(answer.map(|file| Answer::File { file, cloexec }))
+        Ok(answer.map(|file| request.given(file)))
     }
 
     fn perform<'a>(
         &mut self,
-        case: &Case<'_>,
+        case: &mut Case<'a>,
         request: Request,
         spot: Spot<'a>,
     ) -> Result<Step<'a>, Errno> {
@@ -199,7 +203,10 @@ impl State {
         let mode = Mode::from_raw_mode(request.mode);
         let opened = openat(spot.parent.as_fd(), &spot.name, request.performed(), mode);
         match opened {
-            Ok(file) => finish(request, file).map(Step::Done),
+            Ok(file) => {
+                case.leftover = spot.parent.into_owned();
+                finish(request, file).map(Step::Done)
+            }
             Err(Errno::LOOP) if request.follows() => Ok(Step::Follow(spot)),
             Err(Errno::NOTDIR) if request.follows() && is_link(&spot) => Ok(Step::Follow(spot)),
             Err(error @ (Errno::NXIO | Errno::AGAIN)) if !request.has(OFlags::NONBLOCK) => {
@@ -237,23 +244,30 @@ impl State {
     }
 }
 
+/// Whether the caller of an open with these flags may want to run what it writes:
+/// then our own descriptor must not outlive its write. A file that becomes executable
+/// later does so by a call that comes here, after this one.
+pub(super) fn is_program(file: BorrowedFd<'_>, flags: OFlags) -> bool {
+    let is_for_writing = flags.intersects(OFlags::RDWR | OFlags::WRONLY);
+    is_for_writing && fstat(file).is_ok_and(|stat| stat.st_mode & 0o111 != 0)
+}
+
 fn is_link(spot: &Spot<'_>) -> bool {
     kind_at(spot.parent.as_fd(), &spot.name) == Some(Kind::Link)
 }
 
 /// Undoes what was added for this process's sake, and hands the file out.
 fn finish(request: Request, file: OwnedFd) -> Result<Answer, Errno> {
-    let cloexec = request.has(OFlags::CLOEXEC);
     if request.has(OFlags::NONBLOCK) {
-        return Ok(Answer::File { file, cloexec });
+        return Ok(request.given(file));
     }
     let kept = request.flags & STATUS;
     if request.reads_only() && FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::Fifo {
         let waiting = Waiting::Writer { file, flags: kept };
-        return Ok(Answer::Later { waiting, cloexec });
+        return Ok(Answer::Later { waiting, cloexec: request.has(OFlags::CLOEXEC) });
     }
     fcntl_setfl(&file, kept)?;
-    Ok(Answer::File { file, cloexec })
+    Ok(request.given(file))
 }
 
 fn wait_for(request: Request, object: OwnedFd, error: Errno) -> Result<Answer, Errno> {

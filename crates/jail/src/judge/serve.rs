@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use atoll_sys::notify::{Listener, Notification, Reply};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::call::{Call, decode};
@@ -15,7 +14,7 @@ use super::caller::{Caller, errno};
 use super::denial::{Class, Denial, Report, Sink};
 use super::footing::{Footing, FootingError};
 use super::ledger::{Ledger, bytes};
-use super::open::Waiting;
+use super::open::{Waiting, is_program};
 use super::rules::{Config, Rules};
 use super::state::{Answer, Case, State, Umask};
 use crate::seccomp;
@@ -179,12 +178,15 @@ impl Serving {
     }
 
     /// Answers what is waiting, without blocking. Says whether anybody is left
-    /// to ask.
+    /// to ask. `is_readable` says that a wait has just found a call.
     ///
     /// # Errors
     ///
     /// If the listener or the wait fails; the workload's calls then fail too.
-    pub fn attend(&mut self, sink: &mut dyn Sink) -> Result<bool, ServeError> {
+    pub fn attend(&mut self, is_readable: bool, sink: &mut dyn Sink) -> Result<bool, ServeError> {
+        if is_readable {
+            self.call(sink)?;
+        }
         for _ in 0..ANSWERED_AT_ONCE {
             match wait(&self.listener, None, Some(Duration::ZERO))? {
                 Wake::Call => self.call(sink)?,
@@ -263,16 +265,16 @@ impl Judge {
         } else {
             None
         };
-        let answer = match call {
-            None => Err(refuse(&notification, sink)),
-            Some(call) => {
-                let id = notification.id;
-                let caller = Caller { footing: &self.footing, listener, id, thread };
-                let mut case = Case { caller, operation: operation(call), sink };
-                self.state.answer(&mut case, call)
-            }
+        let Some(call) = call else {
+            return Ok(send(listener, &notification, thread, Err(refuse(&notification, sink))));
         };
-        Ok(send(listener, &notification, thread, answer))
+        let caller = Caller { footing: &self.footing, listener, id: notification.id, thread };
+        let mut case = Case { caller, operation: operation(call), sink, leftover: None };
+        let answer = self.state.answer(&mut case, call);
+        let leftover = case.leftover.take();
+        let later = send(listener, &notification, thread, answer);
+        drop(leftover);
+        Ok(later)
     }
 
     /// Tries again what would block, and wakes callers that a signal waits for.
@@ -304,7 +306,11 @@ impl Judge {
                 }
                 Err(error) => Err(error),
             };
-            let answer = answer.map(|file| Answer::File { file, cloexec: waiting.cloexec });
+            let answer = answer.map(|file| Answer::File {
+                is_program: is_program_for_writing(file.as_fd()),
+                file,
+                cloexec: waiting.cloexec,
+            });
             reply(listener, waiting.id, answer);
         }
         *pending = kept;
@@ -425,8 +431,8 @@ fn send(
 /// Answers. A caller that is gone needs no answer.
 fn reply(listener: &mut Listener, id: u64, answer: Result<Answer, Errno>) {
     let reply = match answer {
-        Ok(Answer::File { file, cloexec }) => {
-            let given = if is_program_for_writing(file.as_fd()) {
+        Ok(Answer::File { file, cloexec, is_program }) => {
+            let given = if is_program {
                 listener.hand_over(id, file, cloexec)
             } else {
                 listener.reply_with_fd(id, file.as_fd(), cloexec).map(drop)
@@ -445,13 +451,8 @@ fn reply(listener: &mut Listener, id: u64, answer: Result<Answer, Errno>) {
     let _gone = listener.reply(id, reply);
 }
 
-/// Whether the caller may want to run what it writes: then our own descriptor
-/// must not outlive its write. A file that becomes executable later does so by a
-/// call that comes here, after this one.
 fn is_program_for_writing(file: BorrowedFd<'_>) -> bool {
-    let is_for_writing = rustix::fs::fcntl_getfl(file)
-        .is_ok_and(|flags| flags.intersects(OFlags::RDWR | OFlags::WRONLY));
-    is_for_writing && rustix::fs::fstat(file).is_ok_and(|stat| stat.st_mode & 0o111 != 0)
+    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| is_program(file, flags))
 }
 
 fn operation(call: Call) -> &'static str {

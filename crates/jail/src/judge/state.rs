@@ -1,7 +1,7 @@
 //! What lasts from one call to the next, and how a verdict is reached and told.
 
 use std::ffi::{CStr, OsStr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -27,8 +27,10 @@ const DELETED: &[u8] = b" (deleted)";
 pub(super) enum Answer {
     Done,
     File {
-        file: std::os::fd::OwnedFd,
+        file: OwnedFd,
         cloexec: bool,
+        /// It must be closed here before the caller goes on.
+        is_program: bool,
     },
     /// It cannot be answered yet and must not keep others waiting.
     Later {
@@ -76,6 +78,9 @@ pub(super) struct Case<'a> {
     pub(super) caller: Caller<'a>,
     pub(super) operation: &'static str,
     pub(super) sink: &'a mut dyn Sink,
+    /// Where the name was made: closed when the caller has its answer, which
+    /// waits for nothing else.
+    pub(super) leftover: Option<OwnedFd>,
 }
 
 /// A name with what it is to the rules.
