@@ -1,8 +1,8 @@
 //! How a failure of ours reaches the person: `error:`, `caused by:`, `hint:`.
 
+use crate::status::Status;
 use std::error::Error;
 use std::io::Write as _;
-use crate::status::Status;
 
 /// Exit status when atoll itself failed, so that it cannot be mistaken for the
 /// workload's own (124 timed out, 126 not executable, 127 not found).

@@ -7,6 +7,7 @@ pub mod enter;
 pub mod features;
 pub mod host;
 pub mod judge;
+mod listing;
 pub mod mountinfo;
 pub mod overlay;
 pub mod plan;

@@ -60,6 +60,11 @@ impl From<Vec<Duration>> for Times {
 /// is not for the next one to pay.
 const SETTLING: Duration = Duration::from_millis(5);
 
+#[expect(clippy::disallowed_methods, reason = "nobody can be asked whether it is done")]
+fn settle() {
+    std::thread::sleep(SETTLING);
+}
+
 /// One warm-up round, then the rounds. A contestant that fails once is out.
 pub(super) fn interleaved(contestants: &[Contestant], rounds: u32) -> Result<Vec<Measured>> {
     let mut results: Vec<Result<Vec<Duration>, String>> = Vec::new();
@@ -100,7 +105,7 @@ impl Contestant {
     /// Times one run. What is not the run itself is prepared before.
     fn time(&self) -> Result<(Duration, ExitStatus)> {
         self.enter()?;
-        std::thread::sleep(SETTLING);
+        settle();
         let null = File::options().read(true).write(true).open("/dev/null")?;
         let mut command = self.command();
         command.stdin(null.try_clone()?).stdout(null.try_clone()?).stderr(null);

@@ -3,6 +3,7 @@
 use crate::error::CliError;
 use crate::review::{self, Review};
 use crate::session::{self, EXIT_UNDECIDED};
+use crate::status::Status;
 use atoll_store::apply::{self, ApplyError, Outcome, Request};
 use atoll_store::changes::{Change, RejectReason};
 use atoll_store::escape::escape;
@@ -10,7 +11,6 @@ use atoll_store::risk::Risk;
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Component, Path, PathBuf};
-use crate::status::Status;
 
 /// Apply the changes of a review session to the project
 ///

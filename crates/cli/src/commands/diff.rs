@@ -3,11 +3,11 @@
 use crate::error::CliError;
 use crate::review::{self, Review, Sink};
 use crate::session;
+use crate::status::Status;
 use atoll_store::changes::Change;
 use atoll_store::escape::escape;
 use atoll_store::session::Listed;
 use std::io::{self, Write};
-use crate::status::Status;
 
 /// Show what a review session changed
 ///

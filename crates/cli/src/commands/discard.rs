@@ -2,10 +2,10 @@
 
 use crate::error::CliError;
 use crate::session::{self, EXIT_UNDECIDED};
+use crate::status::Status;
 use atoll_store::apply;
 use atoll_store::escape::escape;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
-use crate::status::Status;
 
 /// Throw a review session away
 ///

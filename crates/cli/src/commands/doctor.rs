@@ -3,9 +3,9 @@
 use crate::doctor::{self, Color, Surroundings};
 use crate::env;
 use crate::error::CliError;
+use crate::status::Status;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use crate::status::Status;
 
 /// Say what works on this machine and how to fix what does not
 ///

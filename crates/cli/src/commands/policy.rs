@@ -3,10 +3,10 @@
 use crate::error::CliError;
 use crate::explain::explain;
 use crate::policy::{PolicyFlags, load, show};
+use crate::status::Status;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
-use crate::status::Status;
 
 /// Show and explain the policy
 #[derive(Debug, clap::Args)]

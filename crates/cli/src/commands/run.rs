@@ -3,11 +3,11 @@
 use crate::error::CliError;
 use crate::policy::{PolicyFlags, load};
 use crate::run::{Request, explained, run as run_request};
+use crate::status::Status;
 use atoll_sys::netns::Preparing;
 use clap::{Args as _, Command, FromArgMatches as _};
 use std::ffi::OsString;
 use std::io::Write as _;
-use crate::status::Status;
 
 /// Run a command in a sandbox
 ///
@@ -42,9 +42,7 @@ pub(crate) struct Args {
 ///
 /// The same as by way of the whole program's, without making those of all other
 /// commands first.
-pub(crate) fn parse(
-    arguments: impl Iterator<Item = OsString>,
-) -> Result<Args, clap::error::Error> {
+pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Args, clap::error::Error> {
     let mut command = alone();
     let mut matches = command.try_get_matches_from_mut(arguments)?;
     Args::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))

@@ -111,3 +111,18 @@ fn create(path: &Path, project: &Path, owner: (u32, u32)) -> io::Result<()> {
 
 /// bford.info/cachedir: tells backup programs to pass the directory over.
 const CACHE_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_becomes_a_name_that_no_other_path_has() {
+        assert_eq!(file_name(Path::new("/home/u/my app")), "%2Fhome%2Fu%2Fmy%20app");
+        assert_eq!(file_name(Path::new("/a%2Fb")), "%2Fa%252Fb");
+        let long = |last: char| format!("/{}{last}", "x".repeat(300));
+        let (one, other) = (long('a'), long('b'));
+        assert_eq!(file_name(Path::new(&one)).len(), 64);
+        assert_ne!(file_name(Path::new(&one)), file_name(Path::new(&other)));
+    }
+}

@@ -155,10 +155,7 @@ impl LiveRules {
             deny: self.deny,
             umask,
             is_strict: self.is_strict,
-            masked: masks
-                .into_iter()
-                .map(|(path, kind)| (path, kind == Kind::Directory))
-                .collect(),
+            masked: masks.into_iter().map(|(path, kind)| (path, kind == Kind::Directory)).collect(),
             hidden: self.hidden.map(|set| {
                 let root = self.root.clone();
                 Box::new(move |path: &Path, is_dir: bool| {

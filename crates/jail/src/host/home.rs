@@ -1,6 +1,7 @@
 //! Toolchains under a home directory that is otherwise hidden.
 
 use super::system;
+use crate::listing::names_in;
 use crate::spec::{Access, Entry, Kind, Source, What};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
@@ -108,7 +109,7 @@ pub const CACHE_DIRECTORIES: [&str; CACHES.len()] = {
 /// read-only, the cache directory `cache` as `~/.cache`.
 #[must_use]
 pub fn home(home: &Path, cache: Option<(&Path, (u64, u64))>) -> Vec<Entry> {
-    let mut shown = Shown { home, names: names_in(home), entries: BTreeMap::new() };
+    let mut shown = Shown { home, names: names_in(home, NAMES_READ_MAX), entries: BTreeMap::new() };
     for place in TOOLCHAINS.iter().chain(&PROGRAMS) {
         shown.toolchain(&home.join(place));
     }
@@ -142,19 +143,6 @@ struct Shown<'a> {
     /// What HOME has in it, where that is known.
     names: Option<HashSet<OsString>>,
     entries: BTreeMap<PathBuf, Entry>,
-}
-
-/// The names in a directory; nothing where it cannot be read or where reading it
-/// would take longer than looking for each toolchain.
-fn names_in(home: &Path) -> Option<HashSet<OsString>> {
-    let mut names = HashSet::new();
-    for entry in std::fs::read_dir(home).ok()? {
-        if names.len() == NAMES_READ_MAX {
-            return None;
-        }
-        names.insert(entry.ok()?.file_name());
-    }
-    Some(names)
 }
 
 impl Shown<'_> {

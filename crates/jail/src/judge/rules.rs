@@ -1,12 +1,12 @@
 //! What the judge is told at the start.
 
-use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use super::git::repository::normalise;
 use super::names::{Match, Pattern};
+use crate::listing::names_in;
 
 /// Decides which paths may not even be read.
 ///
@@ -62,6 +62,9 @@ pub(super) struct Rules {
     deny: Vec<Pattern>,
 }
 
+/// More names than this are not listed: a look for each name that matters is cheaper.
+const LISTED_MAX: usize = 256;
+
 /// How a path stands to the tools' names.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ToolMatch {
@@ -106,15 +109,13 @@ impl Rules {
     /// Where protected names at the root lead that are links now: their targets
     /// are what tools read.
     pub(super) fn links_at(&self, root: &Path) -> Vec<Vec<u8>> {
-        // Most projects have none of these names: one look at the root tells.
-        // One that cannot be listed can still be entered, so there each is tried.
-        let present: Option<HashSet<OsString>> = std::fs::read_dir(root)
-            .and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect())
-            .ok();
+        let present = names_in(root, LISTED_MAX);
         let literal = |pattern: &Pattern| {
-            let first = pattern.first_literal()?;
-            let is_there =
-                present.as_ref().is_none_or(|present| present.contains(OsStr::from_bytes(first)));
+            let first = OsStr::from_bytes(pattern.first_literal()?);
+            let is_there = match &present {
+                Some(present) => present.contains(first),
+                None => root.join(first).symlink_metadata().is_ok(),
+            };
             is_there.then(|| pattern.literal_rest(0))?.map(|names| names.join(&b'/'))
         };
         let mut found = Vec::new();

@@ -107,8 +107,7 @@ fn a_trap_replaces_the_rule_of_its_call() {
 
 #[test]
 fn options_lift_their_own_rules_only() {
-    let number =
-        |name: &str| table::refused().find(|line| line.name == name).unwrap().number;
+    let number = |name: &str| table::refused().find(|line| line.name == name).unwrap().number;
     let debug = build(&Options { ptrace: true, ..Options::default() });
     assert_eq!(run(&debug, ARCH, number("ptrace"), [0; 6]), RET_ALLOW);
     assert_eq!(run(&debug, ARCH, number("unshare"), [0; 6]), RET_ERRNO | 1);

@@ -213,8 +213,9 @@ impl Scan<'_> {
         // Most are not there, and one look is enough to know.
         let is_link = match rustix::fs::statat(self.root, path, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
-            found => found
-                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink),
+            found => {
+                found.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
+            }
         };
         let io = |source| ScanError::ReadFile { path: path.to_owned(), source };
         let not_regular = || ScanError::NotRegular { path: path.to_owned() };
