@@ -17,8 +17,12 @@ fn what_outlives_the_command_is_killed_with_the_sandbox() {
         let script = format!("({} sleep 0 & ) ; echo done", survivor(&marker));
         // The control: without a sandbox it goes on.
         assert_eq!(project.bare_sh(&script).stdout(), "done\n");
-        for pid in left(&marker, |found| !found.is_empty()) {
-            // It leads a session, and so a group.
+        // It leads a session, and so a group: on the way there other shells have the
+        // word in their arguments.
+        let leads = |pid: &i32| {
+            Pid::from_raw(*pid).is_some_and(|pid| rustix::process::getpgid(Some(pid)) == Ok(pid))
+        };
+        for pid in left(&marker, |found| !found.is_empty() && found.iter().all(leads)) {
             kill_process_group(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
         }
         left(&marker, <[i32]>::is_empty);
