@@ -3,7 +3,7 @@
 
 use crate::kernel::{self, MountAttributes};
 use anyhow::{Context as _, Result};
-use rustix::fs::{AtFlags, CWD, Dev, FileType, Mode};
+use rustix::fs::{AtFlags, CWD, Dev, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
@@ -23,6 +23,16 @@ const DEVICE_LINKS: &[(&str, &str)] = &[
     ("dev/stderr", "/proc/self/fd/2"),
     ("dev/stdin", "/proc/self/fd/0"),
     ("dev/stdout", "/proc/self/fd/1"),
+];
+
+const CACHES: &[(&str, &str)] = &[
+    (".cargo/git", "../.cache/cargo-git"),
+    (".cargo/registry", "../.cache/cargo-registry"),
+    (".gradle", ".cache/gradle"),
+    (".m2", ".cache/m2"),
+    (".npm", ".cache/npm"),
+    (".yarn", ".cache/yarn"),
+    ("go/pkg", "../.cache/go-pkg"),
 ];
 
 pub(crate) struct View {
@@ -69,6 +79,7 @@ impl View {
         }
         let proc = private | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         attach(&filesystem("proc", &[], proc)?, root.as_fd(), "proc")?;
+        narrow_proc(&root)?;
         for name in ["tmp", "dev/shm"] {
             let shared = [("mode", "1777"), ("size", "64m")];
             attach(&filesystem("tmpfs", &shared, private)?, root.as_fd(), name)?;
@@ -86,6 +97,11 @@ impl View {
         directories(&root, home)?;
         let own = [("mode", "700"), ("size", "64m")];
         attach(&filesystem("tmpfs", &own, private)?, root.as_fd(), home)?;
+        caches(&root, home)?;
+        directory(&root, "var")?;
+        for (name, target) in [("var/run", "/run"), ("var/tmp", "/tmp")] {
+            link(&root, target, name)?;
+        }
 
         let project = match &self.layer {
             None => clone_tree(Path::new("."), true)?,
@@ -110,8 +126,7 @@ impl View {
             attach(&device, root.as_fd(), &place)?;
         }
         for (name, target) in DEVICE_LINKS {
-            rustix::fs::symlinkat(*target, root, *name)
-                .with_context(|| format!("cannot link {name}"))?;
+            link(root, target, name)?;
         }
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC;
         let terminals =
@@ -132,8 +147,35 @@ impl View {
             userns_fd: 0,
         };
         kernel::set_attributes(root.as_fd(), &fixed, false).context("cannot make / read-only")?;
+        rustix::system::sethostname(b"floor").context("cannot name the machine")?;
         rustix::process::chdir(&self.project).context("cannot enter the project")
     }
+}
+
+/// No user namespaces, no settings of the kernel, no keys.
+fn narrow_proc(root: &OwnedFd) -> Result<()> {
+    let limit = "proc/sys/user/max_user_namespaces";
+    let file = rustix::fs::openat(root, limit, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+        .with_context(|| format!("cannot open {limit}"))?;
+    rustix::io::write(&file, b"0").with_context(|| format!("cannot write {limit}"))?;
+    let settings = clone_tree_at(root.as_fd(), Path::new("proc/sys"), true)?;
+    set(&settings, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+    attach(&settings, root.as_fd(), "proc/sys")?;
+    for name in ["proc/keys", "proc/key-users"] {
+        attach(&clone_tree(Path::new("/dev/null"), false)?, root.as_fd(), name)?;
+    }
+    Ok(())
+}
+
+/// The directory of caches in a private HOME, and the links of tools into it.
+fn caches(root: &OwnedFd, home: &Path) -> Result<()> {
+    for name in [".cache", ".cargo", "go"] {
+        directory(root, home.join(name))?;
+    }
+    for (name, target) in CACHES {
+        link(root, target, home.join(name))?;
+    }
+    Ok(())
 }
 
 /// The project under a new layer that takes the writes.
@@ -169,9 +211,13 @@ fn bind_system(root: &OwnedFd, name: &str, attributes: MountAttrFlags) -> Result
 
 /// Source: open_tree(2).
 fn clone_tree(path: &Path, is_recursive: bool) -> Result<OwnedFd> {
+    clone_tree_at(CWD, path, is_recursive)
+}
+
+fn clone_tree_at(base: BorrowedFd<'_>, path: &Path, is_recursive: bool) -> Result<OwnedFd> {
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     flags.set(OpenTreeFlags::AT_RECURSIVE, is_recursive);
-    rustix::mount::open_tree(CWD, path, flags)
+    rustix::mount::open_tree(base, path, flags)
         .with_context(|| format!("cannot clone the mounts at {}", path.display()))
 }
 
@@ -205,6 +251,12 @@ fn attach(mount: &OwnedFd, to: BorrowedFd<'_>, path: impl AsRef<Path>) -> Result
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     rustix::mount::move_mount(mount.as_fd(), "", to, path, flags)
         .with_context(|| format!("cannot attach a mount at {}", path.display()))
+}
+
+fn link(root: &OwnedFd, target: &str, path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    rustix::fs::symlinkat(target, root, path)
+        .with_context(|| format!("cannot link {}", path.display()))
 }
 
 fn directory(root: &OwnedFd, path: impl AsRef<Path>) -> Result<()> {
