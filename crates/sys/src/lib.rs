@@ -20,5 +20,6 @@ pub mod procmem;
 pub mod scm;
 pub mod seccomp;
 pub mod signals;
+pub mod socket;
 pub mod startup;
 pub mod tty;

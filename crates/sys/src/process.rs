@@ -265,10 +265,47 @@ fn wait4(pid: i32, options: i32) -> io::Result<Option<Ended>> {
     }))
 }
 
+/// Whether two tasks have one table of descriptors, not two equal ones.
+///
+/// Source: kcmp(2), `KCMP_FILES`. Both may be threads.
+///
+/// # Errors
+///
+/// `EPERM` if the caller may not trace both, `ESRCH` if one is gone, `ENOSYS` on a
+/// kernel without the call.
+pub fn shares_descriptors(
+    one: rustix::process::Pid,
+    other: rustix::process::Pid,
+) -> io::Result<bool> {
+    /// Of linux/kcmp.h.
+    const KCMP_FILES: libc::c_int = 2;
+    let (one, other) = (one.as_raw_nonzero().get(), other.as_raw_nonzero().get());
+    // SAFETY: kcmp takes plain integers and touches no memory of ours.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) };
+    if order < 0 { Err(io::Error::last_os_error()) } else { Ok(order == 0) }
+}
+
 /// Ends the calling process at once, without running exit handlers.
 ///
 /// Source: _exit(2).
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: _exit takes an integer and does not return.
     unsafe { libc::_exit(status) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_can_leave_the_table_of_descriptors() {
+        let process = rustix::process::getpid();
+        let compared = std::thread::spawn(move || {
+            let shares = || shares_descriptors(rustix::thread::gettid(), process).unwrap();
+            let before = shares();
+            crate::fd::unshare_and_close_from(u32::MAX).unwrap();
+            (before, shares())
+        });
+        assert_eq!(compared.join().unwrap(), (true, false));
+    }
 }

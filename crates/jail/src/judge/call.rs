@@ -71,6 +71,11 @@ pub(super) enum Call {
         target: Target,
         change: Change,
     },
+    Bind {
+        socket: i32,
+        address: u64,
+        length: u32,
+    },
     Umask {
         mask: u32,
     },
@@ -128,6 +133,9 @@ fn modern(number: i64, a: &[u64; 6]) -> Option<Call> {
         }
         libc::SYS_unlinkat => Call::Unlink { path: path(a[0], a[1]), flags: low(a[2]) },
         libc::SYS_truncate => Call::Truncate { path: here(a[0]), length: a[1] },
+        libc::SYS_bind => {
+            Call::Bind { socket: low(a[0]).cast_signed(), address: a[1], length: low(a[2]) }
+        }
         libc::SYS_umask => Call::Umask { mask: low(a[0]) & 0o777 },
         SETXATTRAT | REMOVEXATTRAT | FILE_SETATTR => Call::TooNew,
         _ => return None,

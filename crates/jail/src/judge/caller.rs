@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use atoll_sys::notify::Listener;
+use atoll_sys::process::shares_descriptors;
 use atoll_sys::procmem;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -13,6 +14,9 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 
 use super::call::PathArgument;
 use super::footing::Footing;
+
+/// `PIDFD_THREAD` of linux/pidfd.h.
+const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
 
 /// Where a path begins.
 pub(super) enum Directory<'a> {
@@ -104,12 +108,34 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Takes a copy of a descriptor itself, which only needs the right to trace.
-    fn copy_of(&self, number: i32) -> Result<OwnedFd, Errno> {
-        let process = i32::try_from(self.process()?).map_err(|_| Errno::SRCH)?;
-        let process = Pid::from_raw(process).ok_or(Errno::SRCH)?;
-        let process = pidfd_open(process, PidfdFlags::empty())?;
-        self.footing.as_tracer(|| pidfd_getfd(&process, number, PidfdGetfdFlags::empty()))
+    /// Takes a copy of a descriptor itself, which only needs the right to trace:
+    /// what it refers to stays, whatever the caller opens under its number.
+    pub(super) fn copy_of(&self, number: i32) -> Result<OwnedFd, Errno> {
+        if number < 0 {
+            return Err(Errno::BADF);
+        }
+        let holder = self.holder()?;
+        self.footing.as_tracer(|| pidfd_getfd(&holder, number, PidfdGetfdFlags::empty()))
+    }
+
+    /// A descriptor of a task whose table of descriptors is the thread's.
+    fn holder(&self) -> Result<OwnedFd, Errno> {
+        let thread = pid(self.thread.get())?;
+        match pidfd_open(thread, THREAD) {
+            // Linux before 6.9.
+            Err(Errno::INVAL) => self.holding_process(thread),
+            opened => opened,
+        }
+    }
+
+    /// The process, unless the thread has left the table that it shared with it.
+    fn holding_process(&self, thread: Pid) -> Result<OwnedFd, Errno> {
+        let process = pid(self.process()?)?;
+        let shares = || shares_descriptors(thread, process).map_err(errno);
+        if thread != process && !self.footing.as_tracer(shares)? {
+            return Err(Errno::PERM);
+        }
+        pidfd_open(process, PidfdFlags::empty())
     }
 
     fn own_link(&self, name: &str, more: OFlags) -> Result<OwnedFd, Errno> {
@@ -172,6 +198,10 @@ impl<'a> Caller<'a> {
             text.split_ascii_whitespace().nth(4).and_then(|n| n.parse().ok()).ok_or(Errno::SRCH)?;
         Ok(device.cast_unsigned())
     }
+}
+
+fn pid(number: u32) -> Result<Pid, Errno> {
+    i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)
 }
 
 fn field(status: &[u8], key: &[u8], radix: u32) -> Option<u64> {

@@ -80,7 +80,7 @@ impl State {
     }
 
     /// Judges a new, empty name. What exists already is the kernel's to refuse.
-    fn creation(
+    pub(super) fn creation(
         &mut self,
         case: &mut Case<'_>,
         spot: &Spot<'_>,

@@ -76,6 +76,19 @@ impl Footing {
         openat(&self.own_fds, number(file).as_c_str(), flags, Mode::empty())
     }
 
+    /// Runs `work` with `directory` as the working directory of this process.
+    pub(super) fn work_in<T>(
+        &self,
+        directory: BorrowedFd<'_>,
+        work: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        rustix::process::fchdir(directory)?;
+        let done = work();
+        // Elsewhere a descriptor's number would be a name in the caller's directory.
+        self.enter().expect("a process may always enter its own descriptor directory");
+        done
+    }
+
     pub(super) fn own_fds(&self) -> BorrowedFd<'_> {
         self.own_fds.as_fd()
     }

@@ -17,7 +17,7 @@
 //!
 //! Where to look: `traps` (which calls), `call` (decoding), `walk` (paths to
 //! descriptors), `survey` (what a path is), `decide` (the rules, pure), `open`,
-//! `entry`, `change` (performing), `install` and `pointer` (judged content),
+//! `entry`, `change`, `socket` (performing), `install` and `pointer` (judged content),
 //! `ledger` (memory), `serve` (the loop), `git` (formats).
 //!
 //! Where a review workspace needs help with renames of directories, `moves` is
@@ -39,6 +39,7 @@ mod open;
 mod pointer;
 mod rules;
 mod serve;
+mod socket;
 mod state;
 mod survey;
 mod transfer;

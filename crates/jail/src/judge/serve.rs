@@ -471,6 +471,7 @@ fn operation(call: Call) -> &'static str {
             super::call::Change::SetAttribute { .. } => "setxattr",
             super::call::Change::RemoveAttribute { .. } => "removexattr",
         },
+        Call::Bind { .. } => "bind",
         Call::Umask { .. } => "umask",
         Call::TooNew => "setxattrat",
     }

@@ -101,6 +101,7 @@ impl State {
             Call::Unlink { path, flags } => self.unlink(case, path, flags),
             Call::Truncate { path, length } => self.truncate(case, path, length),
             Call::Change { target, change } => self.change(case, target, change),
+            Call::Bind { socket, address, length } => self.bind(case, socket, address, length),
             Call::Umask { mask } => {
                 self.umask.is_changed |= mask != self.umask.start;
                 Ok(Answer::Continue)

@@ -57,6 +57,8 @@ const fn writing(number: c_long, argument: u8) -> Trap {
 ///   of creations alone is passed by deleting first or linking away.
 /// - Mode, owner and attributes, also by descriptor: a descriptor for reading is
 ///   enough to make a planted hook executable.
+/// - `bind`: a unix socket with a path is a new file. Whether it is one cannot be
+///   seen in the registers, so those of other families come along.
 /// - `umask`: performed calls need the caller's; while nobody changes it, it is
 ///   the one from the start and need not be read from `/proc` each time.
 /// - `setxattrat`, `removexattrat`, `file_setattr`: answered with `ENOSYS`, and
@@ -113,6 +115,7 @@ pub const TRAPS: &[Trap] = &[
     always(SETXATTRAT),
     always(REMOVEXATTRAT),
     always(FILE_SETATTR),
+    always(libc::SYS_bind),
     always(libc::SYS_umask),
 ];
 

@@ -55,11 +55,14 @@ pub(super) enum Followed<'a> {
 pub(super) struct Walk<'a> {
     caller: Caller<'a>,
     links: u32,
+    /// A link of procfs was on the way: its target changes by calls that nobody
+    /// judges, such as chdir(2).
+    pub(super) led_through_proc: bool,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(caller: Caller<'a>) -> Self {
-        Self { caller, links: 0 }
+        Self { caller, links: 0, led_through_proc: false }
     }
 
     /// Resolves all of `path` but its last component, from `base`.
@@ -153,11 +156,12 @@ impl<'a> Walk<'a> {
         Ok(directory)
     }
 
-    fn target(&self, parent: BorrowedFd<'_>, name: &CStr) -> Result<Target, Errno> {
+    fn target(&mut self, parent: BorrowedFd<'_>, name: &CStr) -> Result<Target, Errno> {
         let text = || Ok(Target::Text(readlinkat(parent, name, Vec::new())?.into_bytes()));
         if !is_proc(parent) {
             return text();
         }
+        self.led_through_proc = true;
         let footing = self.caller.footing;
         let directory = footing.path_of(parent)?;
         if is_own_proc(&directory, footing.pid) {

@@ -9,4 +9,5 @@ mod git;
 mod harness;
 mod race;
 mod semantics;
+mod socket;
 mod tools;

@@ -35,6 +35,7 @@ mod work_git;
 mod work_node;
 mod work_python;
 mod work_rust;
+mod work_sockets;
 mod work_system;
 
 use atoll_testkit::run::{Project, Ran, User};
