@@ -325,7 +325,7 @@ fn wsl_2() {
       idmapped-mounts  -        only root needs it
       seccomp          yes      filters can be loaded
       seccomp-notify   limited  signals can make a judged call fail
-                                live mode needs Linux 5.19 to judge calls that signals interrupt; this is 5.15.167.4-microsoft-standard-WSL2
+                                live mode and --write need Linux 5.19 to judge calls that signals interrupt; this is 5.15.167.4-microsoft-standard-WSL2
                                 fix: atoll run --workspace review -- ...
       landlock         no       Operation not supported
                                 Landlock is switched off; add lsm=landlock,... to kernelCommandLine in .wslconfig
@@ -389,7 +389,7 @@ fn rhel_9() {
       idmapped-mounts  -        only root needs it
       seccomp          yes      filters can be loaded
       seccomp-notify   limited  signals can make a judged call fail
-                                live mode needs Linux 5.19 to judge calls that signals interrupt; this is 5.14.0-427.el9.x86_64
+                                live mode and --write need Linux 5.19 to judge calls that signals interrupt; this is 5.14.0-427.el9.x86_64
                                 fix: atoll run --workspace review -- ...
       landlock         no       Function not implemented
                                 the kernel was built without Landlock

@@ -4,7 +4,7 @@
 use super::{Answer, Disk, RuleKind, Word, guarded, parts};
 use crate::policy::load::Loaded;
 use crate::run::Outline;
-use atoll_api::policy::{Grant, Image, Sourced, WorkspaceMode};
+use atoll_api::policy::{Grant, Image, Sourced};
 use atoll_api::protect;
 use atoll_jail::host::{self, InEtc};
 use atoll_jail::spec::{Access, Entry, Source, What};
@@ -94,10 +94,6 @@ pub(super) fn shown(
 /// repository's own names count from the directory that holds it.
 fn protected(loaded: &Loaded, root: &Path, place: &Path, write: Answer) -> Answer {
     let policy = &loaded.merged.policy;
-    if policy.workspace.mode.value != WorkspaceMode::Live {
-        // Only a live run has a judge.
-        return write;
-    }
     let root = match root.components().position(|part| part.as_os_str() == ".git") {
         Some(at) => root.components().take(at).collect(),
         None => root.to_owned(),

@@ -9,7 +9,7 @@ use atoll_guest::workload::{Slave, Workload, now_us};
 use atoll_jail::apply;
 use atoll_jail::confine::{ConfineError, Confinement, Filters, Listening, Walls};
 use atoll_jail::enter::Newborn;
-use atoll_jail::judge::{self, Condition, Config, Hidden, Pattern};
+use atoll_jail::judge::{self, Condition, Config, Hidden, Pattern, Root};
 use atoll_jail::plan::Step;
 use atoll_jail::seccomp::Trap;
 use atoll_jail::spec::{Kind, User};
@@ -38,8 +38,9 @@ pub(super) struct Inside {
 pub(super) enum Supervision {
     /// Nothing.
     Tell,
-    /// Judges calls that change names of a live workspace.
-    Judge(LiveRules),
+    /// Judges calls that change names where they change the host's at once; beside
+    /// it, moves directories as below.
+    Judge(Rules, Option<PathBuf>),
     /// Moves directories of the review workspace at this place, whose overlay
     /// cannot.
     Move(PathBuf),
@@ -52,7 +53,7 @@ impl Supervision {
         // There is no network yet but loopback, so what leaves it is worth a word.
         traps.push(tell::CONNECT);
         let listening = match self {
-            Self::Judge(_) => Listening::Needed,
+            Self::Judge(..) => Listening::Needed,
             // An older kernel moves no directories of a review.
             Self::Move(_) | Self::Tell => Listening::Wanted,
         };
@@ -63,7 +64,7 @@ impl Supervision {
     fn traps(&self) -> Vec<Trap> {
         let (traps, is_strict): (&[judge::Trap], _) = match self {
             Self::Tell => (&[], false),
-            Self::Judge(rules) => (judge::TRAPS, rules.is_strict),
+            Self::Judge(rules, _) => (judge::TRAPS, rules.is_strict),
             Self::Move(_) => (judge::RENAMES, false),
         };
         traps
@@ -80,21 +81,30 @@ impl Supervision {
     }
 }
 
-/// What the judge of a live workspace goes by.
+/// What the judge goes by.
 #[derive(Debug)]
-pub(super) struct LiveRules {
-    pub(super) root: PathBuf,
-    /// (device, inode)
-    pub(super) identity: (u64, u64),
+pub(super) struct Rules {
+    pub(super) project: Judged,
     /// Directories that are granted for writing.
     pub(super) grants: Vec<PathBuf>,
     pub(super) tool_names: Vec<Pattern>,
     pub(super) allow: Vec<Pattern>,
     pub(super) deny: Vec<Pattern>,
-    /// What is hidden whatever the host puts there, if anything is.
+    /// What a live project hides whatever the host puts there, if anything is.
     pub(super) hidden: Option<Arc<IgnoreSet>>,
     /// The judge hides it, not only the masks.
     pub(super) is_strict: bool,
+}
+
+/// How the judge takes the project.
+#[derive(Debug)]
+pub(super) enum Judged {
+    /// A live one is judged.
+    Live(Root),
+    /// Names of one under review are free.
+    Copy(PathBuf),
+    /// It is not shown.
+    Absent,
 }
 
 /// Becomes PID 1.
@@ -134,9 +144,9 @@ pub(super) fn become_init(newborn: Newborn, inside: Inside, handed: Vec<OwnedFd>
     let Inside { workload, masks, supervision, .. } = inside;
     let workload = &workload;
     let start = |slave: Option<&Slave>| match supervision {
-        Supervision::Judge(rules) => {
+        Supervision::Judge(rules, moved) => {
             let config = rules.config(workload.umask, masks);
-            supervisor::judged(workload, slave, walls, config)
+            supervisor::judged(workload, slave, walls, config, moved.as_deref())
         }
         Supervision::Move(root) => supervisor::moved(workload, slave, walls, &root),
         Supervision::Tell => supervisor::told(workload, slave, walls),
@@ -144,11 +154,25 @@ pub(super) fn become_init(newborn: Newborn, inside: Inside, handed: Vec<OwnedFd>
     init::run(&control, inside.terminal.as_ref(), start)
 }
 
-impl LiveRules {
+impl Rules {
     fn config(self, umask: u32, masks: Vec<Mask>) -> Config {
+        let (root, free) = match self.project {
+            Judged::Live(root) => (Some(root), None),
+            Judged::Copy(path) => (None, Some(path)),
+            Judged::Absent => (None, None),
+        };
+        let hidden = self.hidden.zip(root.as_ref()).map(|(set, root)| {
+            let root = root.path.clone();
+            Box::new(move |path: &Path, is_dir: bool| {
+                path != root
+                    && path
+                        .strip_prefix(&root)
+                        .is_ok_and(|path| set.is_hidden(path, is_dir).is_some())
+            }) as Box<dyn Hidden>
+        });
         Config {
-            root_device: self.identity.0,
-            root_inode: self.identity.1,
+            root,
+            free,
             grants: self.grants,
             tool_names: self.tool_names,
             allow: self.allow,
@@ -156,16 +180,7 @@ impl LiveRules {
             umask,
             is_strict: self.is_strict,
             masked: masks.into_iter().map(|(path, kind)| (path, kind == Kind::Directory)).collect(),
-            hidden: self.hidden.map(|set| {
-                let root = self.root.clone();
-                Box::new(move |path: &Path, is_dir: bool| {
-                    path != root
-                        && path
-                            .strip_prefix(&root)
-                            .is_ok_and(|path| set.is_hidden(path, is_dir).is_some())
-                }) as Box<dyn Hidden>
-            }),
-            root: self.root,
+            hidden,
         }
     }
 }

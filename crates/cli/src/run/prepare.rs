@@ -135,11 +135,15 @@ pub(super) fn prepare(
         _ => None,
     });
     let masks = masks.collect();
-    let supervision = match policy.workspace.mode.value {
-        WorkspaceMode::Live => Supervision::Judge(protect::rules(policy, &project, ignore)?),
-        // Root's overlay renames directories by itself.
-        WorkspaceMode::Review if caller.uid != 0 => Supervision::Move(project.root.clone()),
-        WorkspaceMode::Review | WorkspaceMode::None => Supervision::Tell,
+    let mode = policy.workspace.mode.value;
+    // Root's overlay renames directories by itself.
+    let moved = (mode == WorkspaceMode::Review && caller.uid != 0).then(|| project.root.clone());
+    // What is granted is written at once, whatever becomes of the project.
+    let is_judged = mode == WorkspaceMode::Live || !policy.files.write.is_empty();
+    let supervision = match moved {
+        moved if is_judged => Supervision::Judge(protect::rules(policy, &project, ignore)?, moved),
+        Some(root) => Supervision::Move(root),
+        None => Supervision::Tell,
     };
     let steps = atoll_jail::plan::plan(&view.spec)
         .map_err(|error| CliError::new("the sandbox cannot be planned").because(error))?;

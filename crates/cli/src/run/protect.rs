@@ -1,12 +1,12 @@
-//! The protected names of a live workspace, from the policy to the judge.
+//! The protected names, from the policy to the judge.
 
-use super::inside::LiveRules;
+use super::inside::{Judged, Rules};
 use super::view::Project;
 use crate::error::CliError;
 use crate::policy::ignore::IgnoreSet;
-use atoll_api::policy::{EffectivePolicy, Verdict};
+use atoll_api::policy::{EffectivePolicy, Verdict, WorkspaceMode};
 use atoll_api::protect::{Handling, NAMES, Scope};
-use atoll_jail::judge::{Pattern, PatternError};
+use atoll_jail::judge::{Pattern, PatternError, Root};
 use std::sync::Arc;
 
 /// What the judge goes by for `project` under `policy`.
@@ -14,7 +14,7 @@ pub(super) fn rules(
     policy: &EffectivePolicy,
     project: &Project,
     ignore: IgnoreSet,
-) -> Result<LiveRules, CliError> {
+) -> Result<Rules, CliError> {
     let failed =
         |error: PatternError| CliError::new("a protected name is not a pattern").because(error);
     let names = |scope: Scope| {
@@ -36,14 +36,23 @@ pub(super) fn rules(
     // Names that hide files from the sandbox count at any depth: who could write
     // one could unhide for the next run.
     let ignore_files = policy.files.ignore_files.iter().map(|name| name.value.as_str());
-    Ok(LiveRules {
-        root: project.root.clone(),
-        identity: project.identity,
+    let root = project.root.clone();
+    let (device, inode) = project.identity;
+    let (project, hides) = match policy.workspace.mode.value {
+        WorkspaceMode::Live => {
+            (Judged::Live(Root { path: root, device, inode }), !ignore.is_empty())
+        }
+        // The copy hides by itself.
+        WorkspaceMode::Review => (Judged::Copy(root), false),
+        WorkspaceMode::None => (Judged::Absent, false),
+    };
+    Ok(Rules {
+        project,
         grants: policy.files.write.iter().map(|grant| grant.value.path.clone()).collect(),
         tool_names: patterns(&mut names(Scope::Roots))?,
         allow: patterns(&mut of(Verdict::Allow))?,
         deny: patterns(&mut of(Verdict::Deny).chain(names(Scope::AnyDepth)).chain(ignore_files))?,
-        is_strict: policy.workspace.strict_ignore.value && !ignore.is_empty(),
-        hidden: (!ignore.is_empty()).then(|| Arc::new(ignore)),
+        is_strict: policy.workspace.strict_ignore.value && hides,
+        hidden: hides.then(|| Arc::new(ignore)),
     })
 }

@@ -1,6 +1,7 @@
 //! Who answers the workload's calls, within PID 1.
 //!
-//! In a live workspace the judge does. It is in a Landlock domain with the
+//! Where the command writes the host's own directories, a live workspace or
+//! granted ones, the judge does. It is in a Landlock domain with the
 //! workload's own rights, or its opens would reach further than the workload's;
 //! the workload is in a domain below that one, so that it cannot trace PID 1.
 //! So it is where PID 1 moves directories of a review workspace, for ordinary
@@ -21,14 +22,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// Starts the workload of a live workspace, which is judged.
+/// Starts a workload that is judged. Directories of the review workspace at
+/// `place` are moved too.
 pub(super) fn judged(
     workload: &Workload,
     slave: Option<&Slave>,
     walls: Walls,
     config: Config,
+    place: Option<&Path>,
 ) -> Result<Attended, Failure> {
-    let judge = Judge::new(config).map_err(|error| failure("judge", &error, 0))?;
+    let judge = Judge::new(config)
+        .and_then(|judge| match place {
+            Some(place) => judge.moving(place, &move_stage()),
+            None => Ok(judge),
+        })
+        .map_err(|error| failure("judge", &error, 0))?;
     let (started, listener) = start_below(workload, slave, walls)?;
     let listener =
         listener.ok_or_else(|| failure("seccomp", &io::Error::from(io::ErrorKind::NotFound), 0))?;
@@ -43,13 +51,17 @@ pub(super) fn moved(
     walls: Walls,
     root: &Path,
 ) -> Result<Attended, Failure> {
-    let moves = Moves::new(root, &format!("{STAGE_PREFIX}move-"))
-        .map_err(|error| failure("judge", &error, 0))?;
+    let moves = Moves::new(root, &move_stage()).map_err(|error| failure("judge", &error, 0))?;
     let (started, listener) = start_below(workload, slave, walls)?;
     // An older kernel answers renames itself.
     let Some(listener) = listener else { return Ok((started, None)) };
     let moving = moves.begin(listener).map_err(|error| failure("judge", &error, 0))?;
     Ok((started, Some(Box::new(Helping { moving: Some(moving) }))))
+}
+
+/// How staging directories of moves begin, which are never part of a review.
+fn move_stage() -> String {
+    format!("{STAGE_PREFIX}move-")
 }
 
 /// Starts the workload in a domain below PID 1's, and makes PID 1 ready to act

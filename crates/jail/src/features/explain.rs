@@ -238,7 +238,7 @@ fn notify(errno: Errno, facts: &Facts) -> Option<Fix> {
         )),
         Errno::INVAL | Errno::NOSYS => Some(Fix::new(
             format!(
-                "live mode needs Linux 5.19 to judge calls that signals interrupt; this is {}",
+                "live mode and --write need Linux 5.19 to judge calls that signals interrupt; this is {}",
                 facts.kernel.text
             ),
             review,

@@ -208,6 +208,17 @@ impl State {
     ) -> Result<Answer, Errno> {
         let from = case.spot(&mut case.walk(), from)?;
         let to = case.spot(&mut case.walk(), to)?;
+        self.rename_at(case, &from, &to, flags)
+    }
+
+    /// As [`Self::rename`], where both names have been found.
+    pub(super) fn rename_at(
+        &mut self,
+        case: &mut Case<'_>,
+        from: &Spot<'_>,
+        to: &Spot<'_>,
+        flags: u32,
+    ) -> Result<Answer, Errno> {
         let flags = RenameFlags::from_bits_retain(flags);
         let perform = || {
             let (old, new) = (from.with_slash(), to.with_slash());
@@ -223,12 +234,12 @@ impl State {
         if flags.contains(RenameFlags::NOREPLACE) && replaced.is_some() {
             return Err(Errno::EXIST);
         }
-        let source = self.judged(case, case.path_at(&from)?);
-        let target = self.judged(case, case.path_at(&to)?);
+        let source = self.judged(case, case.path_at(from)?);
+        let target = self.judged(case, case.path_at(to)?);
         let is_config = self.judge_move(case, &source, &target, moved)?;
         let is_exchange = flags.contains(RenameFlags::EXCHANGE);
         if is_config && flags.difference(RenameFlags::NOREPLACE).is_empty() {
-            self.install_config(case, &from, &to, &target)?;
+            self.install_config(case, from, to, &target)?;
             return Ok(Answer::Done);
         }
         let is_config = match replaced {

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, StatxFlags, lstat, statx};
 
 use super::git::repository;
 use super::names::fold;
@@ -67,6 +67,20 @@ impl Linked {
 }
 
 #[derive(Debug)]
+struct Free {
+    path: Vec<u8>,
+    device: u64,
+}
+
+impl Free {
+    /// If the host takes the directory away that it is mounted on, it is gone.
+    fn holds(&self, path: &[u8]) -> bool {
+        within(path, &self.path).is_some()
+            && lstat(self.path.as_slice()).is_ok_and(|found| found.st_dev == self.device)
+    }
+}
+
+#[derive(Debug)]
 struct Born {
     path: Vec<u8>,
     identity: Identity,
@@ -77,6 +91,8 @@ pub(super) struct Ledger {
     /// The workspace's root, and directories beside it that may be written too:
     /// tools on the host open each of them.
     roots: Vec<Vec<u8>>,
+    /// A file system within one of them that no name is judged in.
+    free: Option<Free>,
     /// Git directories that are not found by their name, or lie outside.
     git_directories: Vec<Vec<u8>>,
     /// Paths that configurations name, links lead to, and the like.
@@ -92,11 +108,11 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    pub(super) fn new(root: &Path, grants: &[PathBuf]) -> Self {
-        let all = std::iter::once(root).chain(grants.iter().map(PathBuf::as_path));
-        let roots: Vec<Vec<u8>> = all.map(|path| path.as_os_str().as_bytes().to_vec()).collect();
+    pub(super) fn new(roots: &[PathBuf]) -> Self {
+        let roots: Vec<Vec<u8>> = roots.iter().map(|path| bytes(path)).collect();
         let mut ledger = Self {
             roots: roots.clone(),
+            free: None,
             git_directories: Vec::new(),
             linked: Vec::new(),
             places: roots.iter().cloned().collect(),
@@ -110,6 +126,18 @@ impl Ledger {
             ledger.discover(root);
         }
         ledger
+    }
+
+    /// Leaves names at and below `path` unjudged, while the file system `device`
+    /// is there. Where no root is above, they are so anyway.
+    pub(super) fn leave_free(&mut self, path: &Path, device: u64) {
+        let path = bytes(path);
+        self.free = self.root_of(&path).is_some().then_some(Free { path, device });
+    }
+
+    /// Whether `path` lies where no name is judged.
+    pub(super) fn is_free(&self, path: &[u8]) -> bool {
+        self.free.as_ref().is_some_and(|free| free.holds(path))
     }
 
     /// Takes in every old repository that `directory` lies in. Each directory
@@ -231,11 +259,17 @@ impl Ledger {
                 *path = new;
             }
         }
-        let from = fold(from);
+        let folded = fold(from);
         for linked in &mut self.linked {
-            if let Some(rest) = linked.below(&from) {
+            if let Some(rest) = linked.below(&folded) {
                 *linked = Linked::new(join(to, &rest));
             }
+        }
+        // What is mounted moves along with the directory that it is mounted in.
+        if let Some(free) = &mut self.free
+            && let Some(path) = moved(&free.path)
+        {
+            free.path = path;
         }
         for set in [&mut self.born_pointers, &mut self.places] {
             *set = set.drain().map(|path| moved(&path).unwrap_or(path)).collect();
@@ -335,7 +369,7 @@ mod tests {
         let top = std::fs::canonicalize(top.path()).unwrap();
         let (a, b) = (top.join("a"), top.join("b"));
         std::fs::create_dir_all(a.join(".git")).unwrap();
-        let mut ledger = Ledger::new(&top, &[]);
+        let mut ledger = Ledger::new(std::slice::from_ref(&top));
         ledger.birth(bytes(&a.join(".git")));
         assert!(ledger.is_born(&bytes(&a.join(".git/modules/m"))));
         std::fs::rename(&a, &b).unwrap();
@@ -357,7 +391,7 @@ mod tests {
         let nested = top.join("a/b");
         std::fs::create_dir_all(nested.join(".git")).unwrap();
         std::fs::write(nested.join(".git/config"), "[core]\nhooksPath = tools/hooks\n").unwrap();
-        let mut ledger = Ledger::new(&top, &[]);
+        let mut ledger = Ledger::new(std::slice::from_ref(&top));
         assert!(!ledger.is_place(&bytes(&nested)));
         ledger.discover(&bytes(&nested.join("c/d")));
         assert!(ledger.is_place(&bytes(&nested)));

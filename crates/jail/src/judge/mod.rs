@@ -1,5 +1,5 @@
-//! The judge of live workspaces: a supervisor that performs name-changing calls
-//! for the workload, or refuses them.
+//! The judge of what is written at once, a live workspace and granted directories:
+//! a supervisor that performs name-changing calls for the workload, or refuses them.
 //!
 //! In a live workspace the project is the host's own directory, so mounts cannot
 //! protect names in it: an editor on the host that saves by rename detaches them.
@@ -20,8 +20,10 @@
 //! `entry`, `change`, `socket` (performing), `install` and `pointer` (judged content),
 //! `ledger` (memory), `serve` (the loop), `git` (formats).
 //!
-//! Where a review workspace needs help with renames of directories, `moves` is
-//! the loop, without any rule about names, and `transfer` moves a directory.
+//! Under review the project's names are free, and only directories that are
+//! granted beside it are judged. Where its copy needs help with renames of
+//! directories, `moves` gives it, without any rule about names, alone or beside
+//! the judge; `transfer` moves a directory.
 
 mod call;
 mod caller;
@@ -50,6 +52,6 @@ pub use denial::{Class, Denial, Report, Rule, Sink};
 pub use footing::FootingError;
 pub use moves::{Moves, Moving, RENAMES};
 pub use names::{Pattern, PatternError};
-pub use rules::{Config, Hidden};
+pub use rules::{Config, Hidden, Root};
 pub use serve::{Ended, Judge, NewError, Refuser, ServeError, Serving};
 pub use traps::{Condition, TRAPS, Trap};

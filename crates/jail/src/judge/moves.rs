@@ -21,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, StatxFlags, open, renameat_with, statx};
 use rustix::io::Errno;
 
-use super::call::{Call, PathArgument, decode};
+use super::call::{Call, decode};
 use super::caller::{Caller, errno};
 use super::decide::Kind;
 use super::denial::{Class, Denial, Rule, Sink};
@@ -48,11 +48,36 @@ const ANSWERED_AT_ONCE: usize = 64;
 /// Performs the renames of one workload.
 pub struct Moves {
     footing: Footing,
-    /// The workspace, and the number of its mount.
+    place: Place,
+}
+
+/// A workspace in which directories are moved.
+pub(super) struct Place {
     root: OwnedFd,
+    /// The number of its mount.
     mount: u64,
     stage: String,
     made: u64,
+}
+
+impl Place {
+    /// The conditions are those of [`Moves::new`].
+    pub(super) fn new(root: &Path, stage: &str) -> Result<Self, NewError> {
+        let failed = |source| NewError::Look { path: root.to_owned(), source };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = open(root, flags, Mode::empty()).map_err(failed)?;
+        let mount = mount_of(opened.as_fd()).map_err(failed)?;
+        Ok(Self { root: opened, mount, stage: stage.to_owned(), made: 0 })
+    }
+
+    /// Starts to wait for calls of `listener` and for helpers, together.
+    pub(super) fn begin(self, listener: &Listener) -> Result<Mover, ServeError> {
+        let failed = |source: Errno| ServeError::Wait { source };
+        let ready = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        epoll::add(&ready, listener, data, flags).map_err(failed)?;
+        Ok(Mover { place: self, ready, job: None, held: Vec::new() })
+    }
 }
 
 impl Moves {
@@ -63,12 +88,8 @@ impl Moves {
     ///
     /// If the workspace cannot be opened, or there is no procfs.
     pub fn new(root: &Path, stage: &str) -> Result<Self, NewError> {
-        let failed = |source| NewError::Look { path: root.to_owned(), source };
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = open(root, flags, Mode::empty()).map_err(failed)?;
-        let mount = mount_of(opened.as_fd()).map_err(failed)?;
-        let stage = stage.to_owned();
-        Ok(Self { footing: Footing::new()?, root: opened, mount, stage, made: 0 })
+        let place = Place::new(root, stage)?;
+        Ok(Self { footing: Footing::new()?, place })
     }
 
     /// Takes its place, under the conditions of [`super::Judge::begin`].
@@ -81,12 +102,8 @@ impl Moves {
         let _too_old = listener.wake_in_place();
         self.footing.enter()?;
         self.footing.lower();
-        let failed = |source: Errno| ServeError::Wait { source };
-        let ready = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
-        let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
-        epoll::add(&ready, &listener, data, flags).map_err(failed)?;
-        let connections = Connections::default();
-        Ok(Moving { moves: self, listener, ready, job: None, held: Vec::new(), connections })
+        let mover = self.place.begin(&listener)?;
+        Ok(Moving { footing: self.footing, listener, mover, connections: Connections::default() })
     }
 }
 
@@ -98,14 +115,20 @@ fn mount_of(directory: BorrowedFd<'_>) -> Result<u64, Errno> {
 
 /// [`Moves`] at work, for a process that waits for other things too.
 pub struct Moving {
-    moves: Moves,
+    footing: Footing,
     listener: Listener,
+    mover: Mover,
+    connections: Connections,
+}
+
+/// Performs renames, for whoever has the listener.
+pub(super) struct Mover {
+    place: Place,
     /// Readable when a call or the helper's word has come.
     ready: OwnedFd,
     job: Option<Job>,
     /// Calls that wait for the end of the job.
     held: Vec<Notification>,
-    connections: Connections,
 }
 
 /// A directory on its way.
@@ -144,12 +167,20 @@ impl Job {
 }
 
 /// What is to become of a call.
-enum Next {
+pub(super) enum Next {
     Answer(Result<(), Errno>),
-    /// It waits for the job's end and is then looked at anew.
-    Hold,
-    /// The answer comes with the job's end.
-    Begun,
+    /// The answer comes later: with a job's end, or the call is then looked at
+    /// anew.
+    Later,
+}
+
+/// A job that has ended.
+pub(super) struct Settled {
+    /// Whose it was.
+    pub(super) notification: Notification,
+    pub(super) answer: Result<(), Errno>,
+    /// Calls that waited for it, to be looked at anew.
+    pub(super) held: Vec<Notification>,
 }
 
 impl Moving {
@@ -180,23 +211,20 @@ impl Moving {
 
     /// Ends the work. A move whose new name may be there already is finished;
     /// of another nothing will be seen.
-    pub fn finish(mut self) {
-        let Some(job) = &mut self.job else { return };
-        if !job.listen() && job.heard.contains(&PLACING) {
-            let _gone = job.words.read_to_end(&mut job.heard);
-        }
+    pub fn finish(self) {
+        self.mover.finish();
     }
 
     fn call(&mut self, notification: Notification, sink: &mut dyn Sink) {
         let Some(thread) = NonZeroU32::new(notification.pid) else {
             // Not in our pid namespace: nothing of it can be looked at.
-            return self.answer(&notification, Err(Errno::PERM));
+            return answer(&mut self.listener, &notification, Err(Errno::PERM));
         };
+        let Self { footing, listener, mover, connections } = self;
+        let caller = Caller { footing, listener, id: notification.id, thread };
         if Connections::concerns(&notification) {
-            let (footing, id) = (&self.moves.footing, notification.id);
-            let caller = Caller { footing, listener: &self.listener, id, thread };
-            tell_connection(&mut self.connections, caller, &notification, sink);
-            let _gone = self.listener.reply(id, Reply::Continue);
+            tell_connection(connections, caller, &notification, sink);
+            let _gone = listener.reply(notification.id, Reply::Continue);
             return;
         }
         let call = if notification.arch == ARCH {
@@ -205,104 +233,133 @@ impl Moving {
             None
         };
         let Some(Call::Rename { from, to, flags }) = call else {
-            return self.answer(&notification, Err(refuse(&notification, sink)));
+            return answer(listener, &notification, Err(refuse(&notification, sink)));
         };
-        match self.rename(&notification, thread, from, to, flags, sink) {
-            Next::Answer(answer) => self.answer(&notification, answer),
-            Next::Hold => self.held.push(notification),
-            Next::Begun => {}
+        let mut case = Case { caller, operation: "rename", sink, leftover: None };
+        let next = case
+            .spot(&mut case.walk(), from)
+            .and_then(|from| Ok((from, case.spot(&mut case.walk(), to)?)))
+            .map(|(from, to)| mover.rename(&mut case, &notification, (&from, &to), flags));
+        match next {
+            Ok(Next::Answer(done)) => answer(listener, &notification, done),
+            Ok(Next::Later) => {}
+            Err(error) => answer(listener, &notification, Err(error)),
         }
     }
 
-    /// Answers. A caller that is gone needs no answer.
-    fn answer(&mut self, notification: &Notification, answer: Result<(), Errno>) {
-        let reply = match answer {
-            Ok(()) => Reply::Value(0),
-            Err(error) => Reply::Error(error.raw_os_error()),
-        };
-        let _gone = self.listener.reply(notification.id, reply);
+    /// Answers the job's caller once the job is done, and those who waited.
+    fn settle(&mut self, sink: &mut dyn Sink) {
+        let Some(settled) = self.mover.settle(sink) else { return };
+        answer(&mut self.listener, &settled.notification, settled.answer);
+        for notification in settled.held {
+            self.call(notification, sink);
+        }
+    }
+}
+
+/// Answers. A caller that is gone needs no answer.
+pub(super) fn answer(
+    listener: &mut Listener,
+    notification: &Notification,
+    answer: Result<(), Errno>,
+) {
+    let reply = match answer {
+        Ok(()) => Reply::Value(0),
+        Err(error) => Reply::Error(error.raw_os_error()),
+    };
+    let _gone = listener.reply(notification.id, reply);
+}
+
+impl Mover {
+    /// Whether a rename is within the workspace.
+    pub(super) fn concerns(&self, from: &Spot<'_>, to: &Spot<'_>) -> bool {
+        [from, to].iter().all(|spot| mount_of(spot.parent.as_fd()) == Ok(self.place.mount))
     }
 
-    fn rename(
+    /// Performs a rename, or begins to.
+    pub(super) fn rename(
         &mut self,
+        case: &mut Case<'_>,
         notification: &Notification,
-        thread: NonZeroU32,
-        from: PathArgument,
-        to: PathArgument,
+        (from, to): (&Spot<'_>, &Spot<'_>),
         flags: u32,
-        sink: &mut dyn Sink,
     ) -> Next {
-        let Self { moves, listener, ready, job, .. } = self;
-        let Moves { footing, root, mount, stage, made } = moves;
-        let caller = Caller { footing, listener, id: notification.id, thread };
-        let case = Case { caller, operation: "rename", sink, leftover: None };
-        let spots = case
-            .spot(&mut case.walk(), from)
-            .and_then(|from| Ok((from, case.spot(&mut case.walk(), to)?)));
-        let (from, to) = match spots {
-            Ok(spots) => spots,
-            Err(error) => return Next::Answer(Err(error)),
-        };
-        if let Some(job) = job {
+        if let Some(job) = &self.job {
             let is_touched = |spot| case.path_at(spot).map_or(true, |path| job.touches(&path));
-            if is_touched(&from) || is_touched(&to) {
-                return Next::Hold;
+            if is_touched(from) || is_touched(to) {
+                self.held.push(*notification);
+                return Next::Later;
             }
         }
         let flags = RenameFlags::from_bits_retain(flags);
         let (old, new) = (from.with_slash(), to.with_slash());
         let (parent, new_parent) = (from.parent.as_fd(), to.parent.as_fd());
         let done = renameat_with(parent, old.as_c_str(), new_parent, new.as_c_str(), flags);
-        if done != Err(Errno::XDEV) || !is_helped(&from, &to, *mount) {
+        let is_helped =
+            done == Err(Errno::XDEV) && has_directory(from, to) && self.concerns(from, to);
+        if !is_helped {
             return Next::Answer(done);
         }
-        if job.is_some() {
-            return Next::Hold;
+        if self.job.is_some() {
+            self.held.push(*notification);
+            return Next::Later;
         }
-        *made += 1;
-        let start = Start { root: root.as_fd(), stage: format!("{stage}{made}"), flags };
-        match start.job(&case, notification, (&from, &to), ready.as_fd()) {
+        self.place.made += 1;
+        let stage = format!("{}{}", self.place.stage, self.place.made);
+        let start = Start { root: self.place.root.as_fd(), stage, flags };
+        match start.job(case, notification, (from, to), self.ready.as_fd()) {
             Ok(started) => {
-                *job = Some(started);
-                Next::Begun
+                self.job = Some(started);
+                Next::Later
             }
             Err(stop) => {
-                let path = case.path_at(&from).unwrap_or_default();
-                Next::Answer(Err(told(stop, &path, thread.get(), case.sink)))
+                let path = case.path_at(from).unwrap_or_default();
+                Next::Answer(Err(told(stop, &path, notification.pid, case.sink)))
             }
         }
     }
 
-    /// Answers the job's caller once the job is done, and those who waited.
-    fn settle(&mut self, sink: &mut dyn Sink) {
+    /// Gives what there is to answer once the job is done.
+    pub(super) fn settle(&mut self, sink: &mut dyn Sink) -> Option<Settled> {
         if !self.job.as_mut().is_some_and(Job::listen) {
-            return;
+            return None;
         }
-        let Some(job) = self.job.take() else { return };
+        let job = self.job.take()?;
         // It has closed its pipe, so this is short; then its number is free again.
         let _gone = wait_for_helper(job.helper);
         let word = job.heard.strip_prefix(&[PLACING]).unwrap_or(&job.heard);
         let answer = Stop::decode(word)
             .map_err(|stop| told(stop, &job.paths[0], job.notification.pid, sink));
-        self.answer(&job.notification, answer);
-        for notification in std::mem::take(&mut self.held) {
-            self.call(notification, sink);
+        let held = std::mem::take(&mut self.held);
+        Some(Settled { notification: job.notification, answer, held })
+    }
+
+    /// As [`Moving::finish`].
+    pub(super) fn finish(mut self) {
+        let Some(job) = &mut self.job else { return };
+        if !job.listen() && job.heard.contains(&PLACING) {
+            let _gone = job.words.read_to_end(&mut job.heard);
         }
     }
 }
 
-impl AsFd for Moving {
+impl AsFd for Mover {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
 }
 
-/// Whether a directory is moved, or replaced, within the workspace's own mount.
-fn is_helped(from: &Spot<'_>, to: &Spot<'_>, mount: u64) -> bool {
+impl AsFd for Moving {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.mover.as_fd()
+    }
+}
+
+/// Whether a directory is moved, or replaced.
+fn has_directory(from: &Spot<'_>, to: &Spot<'_>) -> bool {
     let is_directory =
-        |spot: &Spot<'_>| kind_at(spot.parent.as_fd(), &spot.name) == Some(Kind::Directory);
-    let is_within = |spot: &Spot<'_>| mount_of(spot.parent.as_fd()) == Ok(mount);
-    (is_directory(from) || is_directory(to)) && is_within(from) && is_within(to)
+        |spot: &&Spot<'_>| kind_at(spot.parent.as_fd(), &spot.name) == Some(Kind::Directory);
+    [from, to].iter().any(is_directory)
 }
 
 /// A job that is to begin.

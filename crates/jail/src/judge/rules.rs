@@ -24,18 +24,28 @@ impl<F: Fn(&Path, bool) -> bool> Hidden for F {
     }
 }
 
+/// A workspace that is judged.
+#[derive(Debug, Clone)]
+pub struct Root {
+    /// As seen inside: absolute, no links.
+    pub path: PathBuf,
+    /// As the planner saw it from outside.
+    pub device: u64,
+    pub inode: u64,
+}
+
 /// Plain data, made by whoever plans the jail.
 pub struct Config {
-    /// The workspace as seen inside: absolute, no links.
-    pub root: PathBuf,
-    /// Device and inode of the workspace, as the planner saw it from outside.
-    pub root_device: u64,
-    pub root_inode: u64,
+    /// The workspace, if its names are judged.
+    pub root: Option<Root>,
     /// Directories outside the workspace that may be written too, as seen inside:
     /// the same rules hold in each, relative to it.
     pub grants: Vec<PathBuf>,
+    /// A file system that no name is judged in, though a grant may hold it: the
+    /// copy of a workspace under review. Its place inside.
+    pub free: Option<PathBuf>,
     /// Names that tools on the host obey, relative to a directory that one opens
-    /// as a project: the root, and every directory of an old repository.
+    /// as a project: a root, and every directory of an old repository.
     pub tool_names: Vec<Pattern>,
     /// Lifts a refusal; relative to the root, or any depth without a slash.
     pub allow: Vec<Pattern>,

@@ -2,20 +2,21 @@
 
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use atoll_sys::notify::{Listener, Notification, Reply};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::call::{Call, decode};
+use super::call::{Call, PathArgument, decode};
 use super::caller::{Caller, errno};
 use super::denial::{Class, Denial, Report, Sink};
 use super::footing::{Footing, FootingError};
 use super::ledger::{Ledger, bytes};
+use super::moves::{self, Mover, Next, Place};
 use super::open::{Waiting, is_program};
-use super::rules::{Config, Rules};
+use super::rules::{Config, Root, Rules};
 use super::state::{Answer, Case, State, Umask};
 use crate::seccomp;
 use crate::tell::Connections;
@@ -69,6 +70,8 @@ pub struct Judge {
     footing: Footing,
     state: State,
     connections: Connections,
+    /// Where directories are moved too.
+    place: Option<Place>,
 }
 
 struct Pending {
@@ -87,29 +90,41 @@ impl Judge {
     ///
     /// If the workspace is not the planned one, or there is no procfs.
     pub fn new(config: Config) -> Result<Self, NewError> {
-        let Config { root, root_device, root_inode, grants, .. } = config;
+        let Config { root, free, mut grants, .. } = config;
         let Config { tool_names, allow, deny, umask, hidden, is_strict, .. } = config;
-        if !root.is_absolute() {
-            return Err(NewError::Relative { path: root });
-        }
-        let found = rustix::fs::lstat(&root)
-            .map_err(|source| NewError::Look { path: root.clone(), source })?;
-        if (found.st_dev, found.st_ino) != (root_device, root_inode) {
-            return Err(NewError::Other { path: root });
+        if let Some(Root { path, device, inode }) = root {
+            let found = look(&path)?;
+            if (found.st_dev, found.st_ino) != (device, inode) {
+                return Err(NewError::Other { path });
+            }
+            grants.insert(0, path);
         }
         let rules = Rules::new(tool_names, allow, deny);
-        let mut ledger = Ledger::new(&root, &grants);
-        for place in std::iter::once(&root).chain(&grants) {
-            for path in rules.links_at(place) {
-                ledger.link(path);
-            }
+        let mut ledger = Ledger::new(&grants);
+        if let Some(path) = free {
+            let device = look(&path)?.st_dev;
+            ledger.leave_free(&path, device);
+        }
+        for path in grants.iter().flat_map(|place| rules.links_at(place)) {
+            ledger.link(path);
         }
         let masked = config.masked.into_iter().map(|(path, is_dir)| (bytes(&path), is_dir));
         let masked = masked.collect();
         let umask = Umask { start: umask, is_changed: false, own: None };
         let state = State { rules, ledger, hidden, is_strict, masked, umask, pointers: Vec::new() };
         let connections = Connections::default();
-        Ok(Self { footing: Footing::new()?, state, connections })
+        Ok(Self { footing: Footing::new()?, state, connections, place: None })
+    }
+
+    /// Moves directories of the overlay at `root` too, as [`super::Moves`] does:
+    /// no rule is asked for a rename that stays within it.
+    ///
+    /// # Errors
+    ///
+    /// If the workspace cannot be opened.
+    pub fn moving(mut self, root: &Path, stage: &str) -> Result<Self, NewError> {
+        self.place = Some(Place::new(root, stage)?);
+        Ok(self)
     }
 
     /// Takes the judge's place: the working directory and file mode mask of this
@@ -123,12 +138,13 @@ impl Judge {
     /// # Errors
     ///
     /// If the descriptor is no listener or the place cannot be taken.
-    pub fn begin(self, listener: OwnedFd) -> Result<Serving, ServeError> {
+    pub fn begin(mut self, listener: OwnedFd) -> Result<Serving, ServeError> {
         let listener = Listener::new(listener).map_err(|source| ServeError::Listener { source })?;
         let _too_old = listener.wake_in_place();
         self.footing.enter()?;
         self.footing.lower();
-        Ok(Serving { judge: self, listener, pending: Vec::new() })
+        let mover = self.place.take().map(|place| place.begin(&listener)).transpose()?;
+        Ok(Serving { judge: self, listener, pending: Vec::new(), mover })
     }
 
     /// Answers calls until every filtered task is gone or `control` says so.
@@ -162,6 +178,7 @@ pub struct Serving {
     judge: Judge,
     listener: Listener,
     pending: Vec<Pending>,
+    mover: Option<Mover>,
 }
 
 /// Calls answered in one go, before whoever waits looks at its other business.
@@ -184,7 +201,9 @@ impl Serving {
     ///
     /// If the listener or the wait fails; the workload's calls then fail too.
     pub fn attend(&mut self, is_readable: bool, sink: &mut dyn Sink) -> Result<bool, ServeError> {
-        if is_readable {
+        self.settle(sink);
+        // With a mover it may have been a helper's word.
+        if is_readable && self.mover.is_none() {
             self.call(sink)?;
         }
         for _ in 0..ANSWERED_AT_ONCE {
@@ -203,20 +222,44 @@ impl Serving {
 
     /// Ends the work and says what was let through.
     pub fn finish(mut self, sink: &mut dyn Sink) -> Report {
+        if let Some(mover) = self.mover.take() {
+            mover.finish();
+        }
         self.judge.state.settle_pointers(sink, true);
         self.judge.state.ledger.report()
     }
 
+    /// Receives one call and answers it, or keeps what is to be tried later.
     fn call(&mut self, sink: &mut dyn Sink) -> Result<(), ServeError> {
         self.judge.state.settle_pointers(sink, false);
-        if let Some(more) = self.judge.one(&mut self.listener, sink)? {
-            if self.pending.len() < MAX_WAITING {
-                self.pending.push(more);
-            } else {
-                let _gone = self.listener.reply(more.id, Reply::Error(libc::EAGAIN));
-            }
+        match self.listener.receive() {
+            Ok(notification) => self.answer(&notification, sink),
+            Err(error) => match errno(error) {
+                Errno::NOENT | Errno::INTR => {}
+                source => return Err(ServeError::Listener { source: source.into() }),
+            },
         }
         Ok(())
+    }
+
+    fn answer(&mut self, notification: &Notification, sink: &mut dyn Sink) {
+        let Self { judge, listener, pending, mover } = self;
+        let Some(more) = judge.one(listener, notification, mover.as_mut(), sink) else { return };
+        if pending.len() < MAX_WAITING {
+            pending.push(more);
+        } else {
+            let _gone = listener.reply(more.id, Reply::Error(libc::EAGAIN));
+        }
+    }
+
+    /// Answers the caller whose directory has been moved, and those who waited.
+    fn settle(&mut self, sink: &mut dyn Sink) {
+        let settled = self.mover.as_mut().and_then(|mover| mover.settle(sink));
+        let Some(settled) = settled else { return };
+        moves::answer(&mut self.listener, &settled.notification, settled.answer);
+        for notification in settled.held {
+            self.answer(&notification, sink);
+        }
     }
 
     fn retry(&mut self) {
@@ -226,35 +269,29 @@ impl Serving {
 
 impl AsFd for Serving {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
+        self.mover.as_ref().map_or(self.listener.as_fd(), Mover::as_fd)
     }
 }
 
 impl Judge {
-    /// Receives one call and answers it, or gives what is to be tried later.
+    /// Answers one call, or gives what is to be tried later.
     fn one(
         &mut self,
         listener: &mut Listener,
+        notification: &Notification,
+        mover: Option<&mut Mover>,
         sink: &mut dyn Sink,
-    ) -> Result<Option<Pending>, ServeError> {
-        let notification = match listener.receive() {
-            Ok(notification) => notification,
-            Err(error) => match errno(error) {
-                Errno::NOENT | Errno::INTR => return Ok(None),
-                source => return Err(ServeError::Listener { source: source.into() }),
-            },
-        };
+    ) -> Option<Pending> {
         let Some(thread) = NonZeroU32::new(notification.pid) else {
             // Not in our pid namespace: nothing of it can be looked at.
             let _gone = listener.reply(notification.id, Reply::Error(libc::EPERM));
-            return Ok(None);
+            return None;
         };
-        if Connections::concerns(&notification) {
-            let id = notification.id;
-            let caller = Caller { footing: &self.footing, listener, id, thread };
-            tell_connection(&mut self.connections, caller, &notification, sink);
-            let _gone = listener.reply(id, Reply::Continue);
-            return Ok(None);
+        let caller = Caller { footing: &self.footing, listener, id: notification.id, thread };
+        if Connections::concerns(notification) {
+            tell_connection(&mut self.connections, caller, notification, sink);
+            let _gone = listener.reply(notification.id, Reply::Continue);
+            return None;
         }
         // Where the judge answers a call, the table's rule for it is not in the filter.
         let by_table = u32::try_from(notification.number)
@@ -266,15 +303,23 @@ impl Judge {
             None
         };
         let Some(call) = call else {
-            return Ok(send(listener, &notification, thread, Err(refuse(&notification, sink))));
+            return send(listener, notification, thread, Err(refuse(notification, sink)));
         };
-        let caller = Caller { footing: &self.footing, listener, id: notification.id, thread };
         let mut case = Case { caller, operation: operation(call), sink, leftover: None };
-        let answer = self.state.answer(&mut case, call);
+        let answer = match (call, mover) {
+            (Call::Rename { from, to, flags }, Some(mover)) => {
+                match rename(&mut self.state, &mut case, notification, mover, (from, to, flags)) {
+                    Ok(None) => return None,
+                    Ok(Some(answer)) => Ok(answer),
+                    Err(error) => Err(error),
+                }
+            }
+            _ => self.state.answer(&mut case, call),
+        };
         let leftover = case.leftover.take();
-        let later = send(listener, &notification, thread, answer);
+        let later = send(listener, notification, thread, answer);
         drop(leftover);
-        Ok(later)
+        later
     }
 
     /// Tries again what would block, and wakes callers that a signal waits for.
@@ -315,6 +360,34 @@ impl Judge {
         }
         *pending = kept;
     }
+}
+
+/// Performs a rename within the workspace that is moved in, and judges every
+/// other. `None` if the answer comes later.
+fn rename(
+    state: &mut State,
+    case: &mut Case<'_>,
+    notification: &Notification,
+    mover: &mut Mover,
+    (from, to, flags): (PathArgument, PathArgument, u32),
+) -> Result<Option<Answer>, Errno> {
+    let from = case.spot(&mut case.walk(), from)?;
+    let to = case.spot(&mut case.walk(), to)?;
+    if !mover.concerns(&from, &to) {
+        return state.rename_at(case, &from, &to, flags).map(Some);
+    }
+    match mover.rename(case, notification, (&from, &to), flags) {
+        Next::Answer(answer) => answer.map(|()| Some(Answer::Done)),
+        Next::Later => Ok(None),
+    }
+}
+
+/// Looks at a root.
+fn look(path: &Path) -> Result<rustix::fs::Stat, NewError> {
+    if !path.is_absolute() {
+        return Err(NewError::Relative { path: path.to_owned() });
+    }
+    rustix::fs::lstat(path).map_err(|source| NewError::Look { path: path.to_owned(), source })
 }
 
 /// Tells of a connection that cannot come about; the kernel refuses it.

@@ -13,6 +13,9 @@ use super::walk::is_own_proc;
 
 /// `path` is real: absolute, links resolved but for the last name.
 pub(super) fn survey(ledger: &mut Ledger, rules: &Rules, own_pid: u32, path: &[u8]) -> Site {
+    if ledger.is_free(path) {
+        return Site::Free;
+    }
     let Some(root) = ledger.root_of(path).map(<[u8]>::to_vec) else {
         return outside(ledger, own_pid, path);
     };
@@ -234,7 +237,12 @@ mod tests {
                 Vec::new(),
                 patterns(&["secret"]),
             );
-            Self { ledger: Ledger::new(&root, &[]), _directory: directory, root, rules }
+            Self {
+                ledger: Ledger::new(std::slice::from_ref(&root)),
+                _directory: directory,
+                root,
+                rules,
+            }
         }
 
         fn site(&mut self, path: &str) -> Site {

@@ -201,12 +201,11 @@ fn a_judge_that_was_stopped_lets_nothing_through() {
 
 #[test]
 fn the_workspace_must_be_the_planned_one() {
-    use atoll_jail::judge::{Config, Judge, NewError};
+    use atoll_jail::judge::{Config, Judge, NewError, Root};
     let make = |root: &str, root_inode| {
         Judge::new(Config {
-            root: root.into(),
-            root_device: 0,
-            root_inode,
+            root: Some(Root { path: root.into(), device: 0, inode: root_inode }),
+            free: None,
             grants: Vec::new(),
             tool_names: Vec::new(),
             allow: Vec::new(),

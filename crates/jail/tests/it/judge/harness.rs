@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use atoll_jail::judge::{Config, Denial, Ended, Judge, Pattern};
+use atoll_jail::judge::{Config, Denial, Ended, Judge, Pattern, Root};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -396,9 +396,8 @@ fn supervisor() {
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).unwrap();
     let before = fs::read_dir("/proc/self/fd").unwrap().count();
     let judge = Judge::new(Config {
-        root,
-        root_device: found.dev(),
-        root_inode: found.ino(),
+        root: Some(Root { path: root, device: found.dev(), inode: found.ino() }),
+        free: None,
         grants: Vec::new(),
         tool_names: patterns(&lists[0]),
         allow: patterns(&lists[1]),
