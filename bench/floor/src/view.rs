@@ -152,12 +152,20 @@ impl View {
     }
 }
 
-/// No user namespaces, no settings of the kernel, no keys.
+/// No user namespaces, few watches, no settings of the kernel, no keys.
 fn narrow_proc(root: &OwnedFd) -> Result<()> {
-    let limit = "proc/sys/user/max_user_namespaces";
-    let file = rustix::fs::openat(root, limit, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
-        .with_context(|| format!("cannot open {limit}"))?;
-    rustix::io::write(&file, b"0").with_context(|| format!("cannot write {limit}"))?;
+    const LIMITS: [(&str, &str); 3] = [
+        ("proc/sys/user/max_user_namespaces", "0"),
+        ("proc/sys/user/max_inotify_instances", "64"),
+        ("proc/sys/user/max_inotify_watches", "65536"),
+    ];
+    for (limit, number) in LIMITS {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(root, limit, flags, Mode::empty())
+            .with_context(|| format!("cannot open {limit}"))?;
+        rustix::io::write(&file, number.as_bytes())
+            .with_context(|| format!("cannot write {limit}"))?;
+    }
     let settings = clone_tree_at(root.as_fd(), Path::new("proc/sys"), true)?;
     set(&settings, MountAttrFlags::MOUNT_ATTR_RDONLY)?;
     attach(&settings, root.as_fd(), "proc/sys")?;

@@ -2,7 +2,7 @@
 
 use crate::overlay;
 use crate::plan::Step;
-use crate::spec::{Access, Kind, Source};
+use crate::spec::{Access, Kind, Source, Watches};
 use atoll_sys::mount as attributes;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -96,6 +96,7 @@ impl Builder<'_> {
             }
             Step::MountProc { at } => mount_new("proc", &[], at, MountAttrFlags::empty()),
             Step::ForbidUserNamespaces { proc } => forbid_user_namespaces(proc),
+            Step::LimitWatches { proc, limits } => limit_watches(proc, *limits),
             Step::Blank { at } => self.blank(at),
             Step::Cover { at } => cover(at),
             Step::MountPts { at } => {
@@ -358,10 +359,19 @@ fn mount_new(
 /// of `CAP_SYS_RESOURCE` in it could raise again (namespaces(7),
 /// `/proc/sys/user`). The kernel sees the namespace of whoever opens the file.
 fn forbid_user_namespaces(proc: &Path) -> Result<(), Failed> {
+    limit(&proc.join("sys/user/max_user_namespaces"), 0)
+}
+
+/// As above, for inotify(7).
+fn limit_watches(proc: &Path, limits: Watches) -> Result<(), Failed> {
+    limit(&proc.join("sys/user/max_inotify_instances"), limits.instances)?;
+    limit(&proc.join("sys/user/max_inotify_watches"), limits.watches)
+}
+
+fn limit(path: &Path, number: u32) -> Result<(), Failed> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-    let path = proc.join("sys/user/max_user_namespaces");
-    let file = rustix::fs::open(path, flags, Mode::empty()).at("open(max_user_namespaces)")?;
-    rustix::io::write(&file, b"0").at("write(max_user_namespaces)")?;
+    let file = rustix::fs::open(path, flags, Mode::empty()).at("open(/proc/sys/user)")?;
+    rustix::io::write(&file, number.to_string().as_bytes()).at("write(/proc/sys/user)")?;
     Ok(())
 }
 

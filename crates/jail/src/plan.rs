@@ -1,6 +1,6 @@
 //! From a [`Spec`] to the steps that make it, in order. No system calls here.
 
-use crate::spec::{Access, Entry, Kind, Source, Spec, What};
+use crate::spec::{Access, Entry, Kind, Source, Spec, Watches, What};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -56,6 +56,11 @@ pub enum Step {
     /// through the procfs that is mounted there.
     ForbidUserNamespaces {
         proc: PathBuf,
+    },
+    /// Bounds what can be watched inside.
+    LimitWatches {
+        proc: PathBuf,
+        limits: Watches,
     },
     /// Lets a file of procfs read as empty.
     Blank {
@@ -225,11 +230,14 @@ fn place(entry: &Entry, overlays: &mut usize, steps: &mut Vec<Step>) {
                 _ => Step::Bind { at: at.clone(), source: source.clone(), access: *access },
             });
         }
-        What::Proc { cover_root_writable, nested_userns } => {
+        What::Proc { cover_root_writable, nested_userns, watches } => {
             steps.push(directory(0o555));
             steps.push(Step::MountProc { at: at.clone() });
             if !nested_userns {
                 steps.push(Step::ForbidUserNamespaces { proc: at.clone() });
+            }
+            if let Some(limits) = *watches {
+                steps.push(Step::LimitWatches { proc: at.clone(), limits });
             }
             steps.extend(KEYRINGS.map(|name| Step::Blank { at: at.join(name) }));
             if *cover_root_writable {
@@ -308,6 +316,10 @@ impl fmt::Display for Step {
             Self::MountProc { at } => write!(f, "mount proc at {at:?}"),
             Self::ForbidUserNamespaces { proc } => {
                 write!(f, "forbid user namespaces through {proc:?}")
+            }
+            Self::LimitWatches { proc, limits } => {
+                let Watches { instances, watches } = limits;
+                write!(f, "limit watches to {instances} and {watches} through {proc:?}")
             }
             Self::Blank { at } => write!(f, "blank {at:?}"),
             Self::Cover { at } => write!(f, "cover {at:?}"),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::spec::User;
+use crate::spec::{User, Watches};
 
 fn spec(view: Vec<Entry>) -> Spec {
     let user = User { inside_uid: 1000, inside_gid: 1000, outside_uid: 1000, outside_gid: 1000 };
@@ -69,7 +69,7 @@ fn an_overlay_is_mounted_while_the_host_is_there_and_bound_later() {
 #[test]
 fn devices_are_few_and_procfs_is_covered_only_for_root() {
     let proc = |cover_root_writable| {
-        Entry::new("/proc", What::Proc { cover_root_writable, nested_userns: false })
+        Entry::new("/proc", What::Proc { cover_root_writable, nested_userns: false, watches: None })
     };
     let view = vec![Entry::new("/dev", What::Devices), proc(false)];
     let text = lines(view);
@@ -81,9 +81,10 @@ fn devices_are_few_and_procfs_is_covered_only_for_root() {
 }
 
 #[test]
-fn user_namespaces_are_forbidden_before_anything_of_procfs_is_covered() {
+fn namespaces_and_watches_are_limited_before_anything_of_procfs_is_covered() {
+    let watches = Some(Watches { instances: 64, watches: 4096 });
     let steps = |nested_userns| {
-        let what = What::Proc { cover_root_writable: true, nested_userns };
+        let what = What::Proc { cover_root_writable: true, nested_userns, watches };
         lines(vec![Entry::new("/proc", what)])
     };
     let forbid = "forbid user namespaces through \"/proc\"";
@@ -93,6 +94,10 @@ fn user_namespaces_are_forbidden_before_anything_of_procfs_is_covered() {
     assert!(place(forbid) < place("cover \"/proc/sys\""));
     assert!(text.contains("blank \"/proc/keys\""));
     assert!(!steps(true).contains(forbid));
+    let limit = "limit watches to 64 and 4096 through \"/proc\"";
+    for text in [steps(false), steps(true)] {
+        assert!(text.find(limit).unwrap() < text.find("cover \"/proc/sys\"").unwrap());
+    }
 }
 
 #[test]

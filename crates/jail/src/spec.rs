@@ -49,12 +49,20 @@ pub enum What {
     /// write without capabilities are covered: the machine's, if it is root
     /// outside too, and the settings of its own namespaces in any case. `nested_userns` is said
     /// here because the limit of user namespaces is set through it.
-    Proc { cover_root_writable: bool, nested_userns: bool },
+    /// So is what can be watched inside; `None` on a kernel without inotify.
+    Proc { cover_root_writable: bool, nested_userns: bool, watches: Option<Watches> },
     /// The minimal `/dev`.
     Devices,
     /// Hides what a bound tree has here behind something empty that nobody may
     /// open.
     Mask { kind: Kind },
+}
+
+/// How many inotify(7) instances and watches there can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watches {
+    pub instances: u32,
+    pub watches: u32,
 }
 
 /// Where a bound tree comes from.

@@ -104,6 +104,7 @@ pub(crate) fn build(given: &Given<'_>) -> Result<View, ImageError> {
     let proc = What::Proc {
         cover_root_writable: user.inside_uid == 0,
         nested_userns: given.policy.kernel.nested_userns.value,
+        watches: host::watches(),
     };
     view.push(Entry::new("/proc", proc));
     let cache = given.cache.map(|cache| (cache.path.as_path(), cache.identity));

@@ -9,8 +9,10 @@ mod etc;
 mod home;
 mod image;
 mod system;
+mod watches;
 
 pub use etc::{Account, InEtc, etc, in_etc};
 pub use home::{CACHE_DIRECTORIES, home};
 pub use image::{ImageError, image};
 pub use system::{own, places, system};
+pub use watches::watches;

@@ -1,6 +1,6 @@
 //! Limits hold inside, spare the host, and are named in the result.
 
-use super::each;
+use super::{each, each_way};
 use atoll_testkit::run::{Project, Ran, User};
 use atoll_testkit::skip::skip;
 
@@ -179,4 +179,35 @@ except OSError as error: print(errno.errorcode[error.errno], n < 64)'"#;
 fn raise(project: &Project) {
     let run = project.run_sh(&["--open-files", "64"], "ulimit -n 65 || echo refused");
     assert_eq!(run.stdout(), "refused\n", "{}", run.text());
+}
+
+/// Makes as many watchers as it can, or 65, and says how many those were.
+const WATCHERS: &str = "python3 -c '
+import ctypes
+libc = ctypes.CDLL(None)
+made = 0
+while made < 65 and libc.inotify_init() >= 0:
+    made += 1
+print(made)'";
+
+#[test]
+fn a_run_leaves_half_of_what_may_be_watched_to_others() {
+    let number = |path: &str| -> u32 {
+        let text = std::fs::read_to_string(path);
+        text.unwrap_or_else(|error| panic!("{path}: {error}")).trim().parse().unwrap()
+    };
+    let instances = number("/proc/sys/fs/inotify/max_user_instances") / 2;
+    let watches = number("/proc/sys/fs/inotify/max_user_watches") / 2;
+    let limits = "cat /proc/sys/user/max_inotify_instances /proc/sys/user/max_inotify_watches
+        echo 1000000 > /proc/sys/user/max_inotify_instances || true";
+    each_way(|project, flags| {
+        let run = project.run_sh(flags, &format!("{limits}; {WATCHERS}"));
+        let expected = format!("{instances}\n{watches}\n{}\n", instances.min(65));
+        assert_eq!(run.stdout(), expected, "{}", run.text());
+        if instances < 65 {
+            // The control: the same program alone makes more.
+            let bare = project.bare_sh(WATCHERS);
+            assert_eq!(bare.stdout(), "65\n", "{}", bare.text());
+        }
+    });
 }
