@@ -3,7 +3,7 @@
 
 use super::each;
 use atoll_testkit::picture::picture;
-use atoll_testkit::run::{Project, Ran, User};
+use atoll_testkit::run::{Project, Ran};
 use std::path::Path;
 use std::process::Command;
 
@@ -81,15 +81,13 @@ fn directories_of_the_project_can_be_removed_and_moved() {
             mkdir fresh && touch fresh/f && python3 -c 'import os; os.rename(\"fresh\", \"fresher\")' && ls fresher";
         let run = project.run_sh(REVIEW, script);
         assert_eq!(run.stdout(), "r\nf\n", "{}", run.text());
-        if project.user == User::Root {
-            let run = project
-                .run_sh(REVIEW, "python3 -c 'import os; os.rename(\"src\", \"lib\")' && ls lib");
-            assert_eq!(run.stdout(), "b\ndeep\n", "{}", run.text());
-            let applied = atoll(project, &["apply", "--yes"]);
-            assert_eq!(applied.code(), Some(0), "{}", applied.text());
-            assert_eq!(project.read("lib/b"), "b\n");
-            assert!(!project.root().join("src").exists());
-        }
+        let run = project
+            .run_sh(REVIEW, "python3 -c 'import os; os.rename(\"src\", \"lib\")' && ls lib");
+        assert_eq!(run.stdout(), "b\ndeep\n", "{}", run.text());
+        let applied = atoll(project, &["apply", "--yes"]);
+        assert_eq!(applied.code(), Some(0), "{}", applied.text());
+        assert_eq!(project.read("lib/b"), "b\n");
+        assert!(!project.root().join("src").exists());
     });
 }
 
