@@ -137,7 +137,7 @@ impl From<Stat> for Stamp {
 pub struct Node {
     pub kind: FileKind,
     /// Permission bits. On the session's side setuid and setgid are already
-    /// taken away.
+    /// taken away, unless the host has them there.
     pub mode: u32,
     /// Length in bytes.
     pub size: u64,

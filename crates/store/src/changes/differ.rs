@@ -11,7 +11,8 @@ use crate::overlay::{self, Below, Origin};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-const SETUID: u32 = 0o4000;
+/// Setuid and setgid.
+const SET_ID: u32 = 0o6000;
 
 /// What was found on queueing a directory.
 struct Entered {
@@ -47,6 +48,7 @@ impl Walk<'_> {
                 after: None,
                 renamed_from: None,
                 conflict,
+                withheld: 0,
                 host: Some(host),
                 wanted: None,
             });
@@ -97,8 +99,8 @@ impl Walk<'_> {
             // The file that moved must be the one the sandbox moved.
             conflict = conflict.or(self.newer(&stamp).then_some(Conflict::Changed));
         }
-        let stamp = carried_mode(stamp, host.as_ref(), frame.inherits_setgid);
         let mut wanted = Wanted { source, stamp };
+        let withheld = withhold(&mut wanted.stamp, host.as_ref(), frame.inherits_setgid);
         if let Source::Project(_) = wanted.source {
             self.changes.moved_in.push((path.clone(), wanted.clone()));
         }
@@ -150,6 +152,7 @@ impl Walk<'_> {
             after,
             renamed_from,
             conflict,
+            withheld,
             host,
             wanted: Some(wanted),
         });
@@ -309,13 +312,12 @@ fn last(path: &Path) -> &OsStr {
 }
 
 /// Takes away what a session may not hand to the host: setuid and setgid, unless
-/// the host's file has exactly these bits already, or a directory gets setgid
-/// from its parent as any new one there would.
-fn carried_mode(mut stamp: Stamp, host: Option<&Stamp>, inherits_setgid: bool) -> Stamp {
-    let is_as_before = host.is_some_and(|host| host.kind == stamp.kind && host.mode == stamp.mode);
-    if !is_as_before {
-        let keeps_setgid = stamp.kind == FileKind::Dir && inherits_setgid;
-        stamp.mode &= !(SETUID | if keeps_setgid { 0 } else { SETGID });
-    }
-    stamp
+/// what the host has there has the bit already, or a directory gets setgid from
+/// its parent as any new one there would. Gives the bits that were taken away.
+fn withhold(stamp: &mut Stamp, host: Option<&Stamp>, inherits_setgid: bool) -> u32 {
+    let before = host.filter(|host| host.kind == stamp.kind).map_or(0, |host| host.mode);
+    let inherited = if stamp.kind == FileKind::Dir && inherits_setgid { SETGID } else { 0 };
+    let withheld = stamp.mode & SET_ID & !(before | inherited);
+    stamp.mode &= !withheld;
+    withheld
 }

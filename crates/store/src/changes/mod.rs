@@ -4,7 +4,8 @@
 //! The result is a list of plain changes: whiteouts are deletions, hidden
 //! (opaque) directories and moved (redirected) ones are resolved into what
 //! became of each file. Files that the overlay copied up and that are equal in
-//! content, mode and attributes are not changes, whatever their times.
+//! content, mode and attributes are not changes, whatever their times, and nor
+//! are those that only got a setuid or setgid bit, which is never applied.
 //!
 //! The upper is written by the program in the sandbox and the project may be
 //! changed by anyone meanwhile, so everything is reached by descriptor beneath
@@ -106,6 +107,8 @@ pub struct Change {
     /// moved directory itself.
     pub renamed_from: Option<PathBuf>,
     pub conflict: Option<Conflict>,
+    /// Setuid and setgid bits of the session's version, which are not applied.
+    pub withheld: u32,
     pub(crate) host: Option<Stamp>,
     pub(crate) wanted: Option<Wanted>,
 }

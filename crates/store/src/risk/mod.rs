@@ -39,6 +39,8 @@ pub enum RiskKind {
     Link,
     /// A file that can be executed and could not before.
     Executable,
+    /// A file with a setuid or setgid bit, applied or not.
+    SetId,
 }
 
 impl RiskKind {
@@ -55,6 +57,7 @@ impl RiskKind {
             Self::Environment => "environment",
             Self::Link => "link",
             Self::Executable => "executable",
+            Self::SetId => "set-id",
         }
     }
 }
@@ -74,6 +77,8 @@ pub struct Item<'a> {
     pub before: Option<&'a Node>,
     /// Nothing for a deletion.
     pub after: Option<&'a Node>,
+    /// Setuid and setgid bits that `after` would have but for [`Change::withheld`].
+    pub withheld: u32,
     /// Both versions of a file for which [`wants_content`] says so; nothing where
     /// one does not exist or cannot be read.
     pub before_content: Option<&'a [u8]>,
@@ -89,6 +94,7 @@ impl<'a> Item<'a> {
             path: &change.path,
             before: change.before.as_ref(),
             after: change.after.as_ref().filter(|_| !is_gone),
+            withheld: change.withheld,
             before_content: None,
             after_content: None,
         }
@@ -123,6 +129,7 @@ pub fn classify(item: &Item<'_>) -> Vec<Risk> {
     }
     risks.extend(leaves(item.path, after));
     risks.extend(newly_executable(item.before, after));
+    risks.extend(set_id(after, item.withheld));
     risks.sort();
     risks.dedup();
     risks
@@ -181,6 +188,18 @@ fn newly_executable(before: Option<&Node>, after: &Node) -> Option<Risk> {
     })
 }
 
+/// A file that runs with the rights of its owner or group, or was to.
+fn set_id(after: &Node, withheld: u32) -> Option<Risk> {
+    const SET_ID: u32 = 0o6000;
+    let reason = match (after.mode & SET_ID, withheld) {
+        (0, 0) => return None,
+        (0, _) => "was given a set-user-ID or set-group-ID bit, which is not applied",
+        (_, 0) => "keeps its set-user-ID or set-group-ID bit",
+        (_, _) => "keeps one of the set-user-ID and set-group-ID bits; the other is not applied",
+    };
+    Some(Risk { kind: RiskKind::SetId, reason })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +214,7 @@ mod tests {
             path: Path::new(path),
             before: before.as_ref(),
             after: after.as_ref(),
+            withheld: 0,
             before_content: None,
             after_content: None,
         };
@@ -409,6 +429,35 @@ mod tests {
             kinds("a", Some(node(FileKind::Dir, 0o755, None)), file(0o755)),
             [RiskKind::Executable]
         );
+    }
+
+    #[test]
+    fn set_id_bits_are_told_applied_or_not() {
+        let reasons = |kind, mode, withheld| {
+            let after = node(kind, mode, None);
+            let item = Item {
+                path: Path::new("a"),
+                before: Some(&after),
+                after: Some(&after),
+                withheld,
+                before_content: None,
+                after_content: None,
+            };
+            let reason = |risk: &Risk| {
+                assert_eq!(risk.kind, RiskKind::SetId);
+                risk.reason
+            };
+            classify(&item).iter().map(reason).collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(reasons(FileKind::File, 0o1777, 0), "");
+        assert_eq!(reasons(FileKind::Dir, 0o2755, 0o4000), "");
+        for mode in [0o2755, 0o4755, 0o6755] {
+            assert!(reasons(FileKind::File, mode, 0).starts_with("keeps its set-"), "{mode:o}");
+        }
+        let withheld = reasons(FileKind::File, 0o755, 0o2000);
+        assert!(withheld.ends_with("which is not applied"), "{withheld}");
+        let both = reasons(FileKind::File, 0o4755, 0o2000);
+        assert!(both.ends_with("the other is not applied"), "{both}");
     }
 
     #[test]

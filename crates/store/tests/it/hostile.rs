@@ -41,11 +41,48 @@ both! {
     setuid_and_setgid_do_not_get_out => {
         let case = Case::new("echo a > a; echo s > s; chmod 4755 s; mkdir d");
         case.in_session("cp /bin/true t; chmod 6755 t; chmod 4755 a; chmod 6755 s; mkdir e; chmod 6755 e; chmod 2755 d");
+        let changes = case.changes();
+        let withheld: Vec<_> =
+            changes.list.iter().map(|change| (change.path.to_str().unwrap(), change.withheld)).collect();
+        assert_eq!(withheld, [("a", 0o4000), ("e", 0o6000), ("t", 0o6000)]);
         case.apply();
-        for (path, mode) in [("t", 0o755), ("a", 0o755), ("s", 0o755), ("e", 0o755), ("d", 0o755)] {
+        for (path, mode) in [("t", 0o755), ("a", 0o755), ("s", 0o4755), ("e", 0o755), ("d", 0o755)] {
             let found = case.project().join(path).metadata().unwrap().mode() & 0o7777;
             assert_eq!(found, mode, "{path} has mode {found:o}");
         }
+    }
+    every_other_bit_of_a_mode_gets_out_and_set_id_only_where_it_was => {
+        const BEFORE: [u32; 7] = [0o644, 0o755, 0o1751, 0o2755, 0o4755, 0o6754, 0o2644];
+        const AFTER: [u32; 8] = [0o600, 0o755, 0o1777, 0o2751, 0o2755, 0o4711, 0o6755, 0o7644];
+        // As it is, and with other content.
+        let files = || {
+            BEFORE.iter().flat_map(|before| {
+                AFTER.iter().flat_map(move |after| ["k", "w"].map(|how| (how, *before, *after)))
+            })
+        };
+        let name = |(how, before, after): (&str, u32, u32)| format!("{how}-{before:o}-{after:o}");
+        let lines = |line: &dyn Fn((&str, u32, u32)) -> String| files().map(line).collect::<String>();
+        let case = Case::new(&lines(&|it| format!("echo a > {0}; chmod {1:o} {0}\n", name(it), it.1)));
+        case.in_session(&lines(&|it| {
+            let write = if it.0 == "w" { "echo more >> " } else { ": < " };
+            format!("{write}{0}; chmod {1:o} {0}\n", name(it), it.2)
+        }));
+        assert_eq!(case.apply().conflicts, []);
+        for it in files() {
+            let (path, set_id) = (name(it), 0o6000);
+            let expected = it.2 & !set_id | it.1 & it.2 & set_id;
+            let found = case.project().join(&path).metadata().unwrap().mode() & 0o7777;
+            assert_eq!(found, expected, "{path} has mode {found:o}");
+            let content = if it.0 == "w" { "a\nmore\n" } else { "a\n" };
+            assert_eq!(case.read(&path), content, "{path}");
+        }
+        assert_eq!(case.listed(), Vec::<String>::new());
+    }
+    setgid_of_directories_stays_where_it_was => {
+        let case = Case::new("mkdir g; chmod 2750 g; echo x > g/x");
+        case.in_session("chmod 2775 g; echo z > g/x");
+        case.check();
+        assert_eq!(case.project().join("g").metadata().unwrap().mode() & 0o7777, 0o2775);
     }
     setgid_of_directories_is_inherited => {
         let case = Case::new("mkdir g; chmod 2775 g; echo x > g/x");

@@ -81,8 +81,8 @@ fn directories_of_the_project_can_be_removed_and_moved() {
             mkdir fresh && touch fresh/f && python3 -c 'import os; os.rename(\"fresh\", \"fresher\")' && ls fresher";
         let run = project.run_sh(REVIEW, script);
         assert_eq!(run.stdout(), "r\nf\n", "{}", run.text());
-        let run = project
-            .run_sh(REVIEW, "python3 -c 'import os; os.rename(\"src\", \"lib\")' && ls lib");
+        let run =
+            project.run_sh(REVIEW, "python3 -c 'import os; os.rename(\"src\", \"lib\")' && ls lib");
         assert_eq!(run.stdout(), "b\ndeep\n", "{}", run.text());
         let applied = atoll(project, &["apply", "--yes"]);
         assert_eq!(applied.code(), Some(0), "{}", applied.text());
@@ -170,6 +170,38 @@ fn what_runs_on_the_host_later_has_to_be_confirmed() {
         assert_eq!(atoll(project, &["apply", "plain"]).code(), Some(0));
         assert_eq!(project.read("plain"), "a\nx\n");
         assert_eq!(atoll(project, &["discard", "--yes"]).code(), Some(0));
+    });
+}
+
+#[test]
+fn a_set_id_bit_is_told_and_not_applied() {
+    const SCRIPT: &str = "echo new > new; chmod 2644 new; chmod 2711 old; echo more >> had; \
+        chmod 2644 had; chmod 0600 plain; mkdir inherits/made";
+    each(|project| {
+        let set_up = "echo o > old; echo h > had; chmod 2644 had; echo p > plain; mkdir inherits; \
+            chmod 2755 inherits";
+        assert_eq!(project.bare_sh(set_up).code(), Some(0));
+        let modes = "stat -c '%a %n' had inherits inherits/made new old plain";
+        // The control: without a sandbox the bits are set.
+        let copy = project.outside().join("copy");
+        let control = format!("cp -a . {0}; cd {0}; {SCRIPT}; {modes}", copy.display());
+        let all = "2644 had\n2755 inherits\n2755 inherits/made\n2644 new\n2711 old\n600 plain\n";
+        assert_eq!(project.bare_sh(&control).stdout(), all);
+        assert_eq!(project.run_sh(REVIEW, SCRIPT).code(), Some(0));
+        let asked = atoll(project, &["apply"]);
+        assert_eq!(asked.code(), Some(1), "{}", asked.text());
+        for line in [
+            "A new: was given a set-user-ID or set-group-ID bit, which is not applied",
+            "P old: can be executed and could not before; was given a set-user-ID or set-group-ID \
+             bit, which is not applied",
+            "M had: keeps its set-user-ID or set-group-ID bit",
+        ] {
+            assert!(asked.text().contains(line), "{line}: {}", asked.text());
+        }
+        assert!(!asked.text().contains("plain"), "{}", asked.text());
+        assert_eq!(atoll(project, &["apply", "--yes"]).code(), Some(0));
+        let applied = "2644 had\n2755 inherits\n2755 inherits/made\n644 new\n711 old\n600 plain\n";
+        assert_eq!(project.bare_sh(modes).stdout(), applied);
     });
 }
 
