@@ -4,7 +4,7 @@
 use super::control::{Moments, Told};
 use super::inside::{self, Inside};
 use super::notes::Audience;
-use super::prepare::{Prepared, Trees, prepare};
+use super::prepare::{Prepared, Trees, lowered, prepare};
 use super::report::{Limit, LimitHit, Report};
 use super::review;
 use super::unmade::explained;
@@ -132,8 +132,8 @@ fn control_group(
 /// own limit was met, and so the result can name it.
 fn leave_pids_to_group(limits: &mut [(Resource, Rlimit)]) {
     for (_, limit) in limits.iter_mut().filter(|(resource, _)| *resource == Resource::Nproc) {
-        let above = limit.maximum.map(|most| most.saturating_add(1));
-        *limit = Rlimit { current: above, maximum: above };
+        let above = limit.maximum.unwrap_or(u64::MAX).saturating_add(1);
+        *limit = lowered(Resource::Nproc, above);
     }
 }
 

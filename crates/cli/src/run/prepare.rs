@@ -304,14 +304,18 @@ fn standard_of_ours(number: u8) -> BorrowedFd<'static> {
 fn limits(policy: &EffectivePolicy) -> Vec<(Resource, Rlimit)> {
     let mut limits = Vec::new();
     if let Some(pids) = policy.limits.pids.value {
-        let most = Some(u64::from(pids));
-        limits.push((Resource::Nproc, Rlimit { current: most, maximum: most }));
+        limits.push((Resource::Nproc, lowered(Resource::Nproc, pids.into())));
     }
     if let Some(files) = policy.limits.open_files.value {
-        let now = rustix::process::getrlimit(Resource::Nofile);
-        let cut = |value: Option<u64>| Some(value.unwrap_or(u64::MAX).min(u64::from(files)));
-        let limit = Rlimit { current: cut(now.current), maximum: cut(now.maximum) };
-        limits.push((Resource::Nofile, limit));
+        limits.push((Resource::Nofile, lowered(Resource::Nofile, files.into())));
     }
     limits
+}
+
+/// A limit of `most`, or of what the caller has where that is less: the workload may
+/// not raise it, getrlimit(2).
+pub(super) fn lowered(resource: Resource, most: u64) -> Rlimit {
+    let now = rustix::process::getrlimit(resource);
+    let cut = |value: Option<u64>| Some(value.unwrap_or(u64::MAX).min(most));
+    Rlimit { current: cut(now.current), maximum: cut(now.maximum) }
 }

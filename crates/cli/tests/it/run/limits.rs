@@ -175,6 +175,21 @@ except OSError as error: print(errno.errorcode[error.errno], n < 64)'"#;
     });
 }
 
+/// As on a small machine, whose kernel allows fewer processes than the policy does.
+#[test]
+fn what_the_caller_may_not_have_is_no_reason_to_fail() {
+    each(|project| {
+        let program = project.program().display();
+        for inner in ["ulimit -Hn", "ulimit -Hu"] {
+            let script =
+                format!("ulimit -u 900 && ulimit -n 800 && {program} run -- bash -c '{inner}'");
+            let run = Ran(project.bare("bash").args(["-c", &script]).output().unwrap());
+            let most = if inner.ends_with('n') { "800\n" } else { "900\n" };
+            assert_eq!(run.stdout(), most, "{}", run.text());
+        }
+    });
+}
+
 /// The workload cannot take its limits back.
 fn raise(project: &Project) {
     let run = project.run_sh(&["--open-files", "64"], "ulimit -n 65 || echo refused");
