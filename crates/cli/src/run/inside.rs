@@ -60,6 +60,14 @@ impl Supervision {
         Filters::build(confinement, &traps, listening)
     }
 
+    /// The workspace, if it is the host's own directory.
+    fn live(&self) -> Option<&Path> {
+        match self {
+            Self::Judge(Rules { project: Judged::Live(root), .. }, _) => Some(&root.path),
+            Self::Judge(..) | Self::Move(_) | Self::Tell => None,
+        }
+    }
+
     /// The calls to be handed over, as the filter wants them.
     fn traps(&self) -> Vec<Trap> {
         let (traps, is_strict): (&[judge::Trap], _) = match self {
@@ -136,7 +144,8 @@ pub(super) fn become_init(newborn: Newborn, inside: Inside, handed: Vec<OwnedFd>
         Ok(walls) => walls,
         Err(error) => init::fail(&control, not_confined(&error)),
     };
-    if let Err(failure) = masker::start(&inside.masks) {
+    let live = inside.supervision.live();
+    if let Some(Err(failure)) = live.map(|root| masker::start(root, &inside.masks)) {
         init::fail(&control, failure);
     }
     let ready = Message::Ready { view_us: now_us() };
