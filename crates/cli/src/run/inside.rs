@@ -102,6 +102,8 @@ pub(super) struct Rules {
     pub(super) hidden: Option<Arc<IgnoreSet>>,
     /// The judge hides it, not only the masks.
     pub(super) is_strict: bool,
+    /// User namespaces can be made inside.
+    pub(super) has_nested_users: bool,
 }
 
 /// How the judge takes the project.
@@ -188,6 +190,7 @@ impl Rules {
             deny: self.deny,
             umask,
             is_strict: self.is_strict,
+            has_nested_users: self.has_nested_users,
             masked: masks.into_iter().map(|(path, kind)| (path, kind == Kind::Directory)).collect(),
             hidden,
         }

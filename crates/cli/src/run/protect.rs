@@ -53,6 +53,7 @@ pub(super) fn rules(
         allow: patterns(&mut of(Verdict::Allow))?,
         deny: patterns(&mut of(Verdict::Deny).chain(names(Scope::AnyDepth)).chain(ignore_files))?,
         is_strict: policy.workspace.strict_ignore.value && hides,
+        has_nested_users: policy.kernel.nested_userns.value,
         hidden: hides.then(|| Arc::new(ignore)),
     })
 }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use atoll_sys::notify::Listener;
 use atoll_sys::process::shares_descriptors;
 use atoll_sys::procmem;
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
@@ -143,6 +143,23 @@ impl<'a> Caller<'a> {
         self.footing.as_tracer(|| openat(&self.footing.proc, name, flags, Mode::empty()))
     }
 
+    /// Device and inode of the namespace that the thread is in.
+    pub(super) fn namespace(&self, kind: &str) -> Result<(u64, u64), Errno> {
+        let name = format!("{}/ns/{kind}", self.thread);
+        let found =
+            self.footing.as_tracer(|| statat(&self.footing.proc, &name, AtFlags::empty()))?;
+        Ok((found.st_dev, found.st_ino))
+    }
+
+    /// Takes hold of the thread; before Linux 6.9 of its process, whose user namespace
+    /// is that of all its threads.
+    pub(super) fn pidfd(&self) -> Result<OwnedFd, Errno> {
+        match pidfd_open(pid(self.thread.get())?, THREAD) {
+            Err(Errno::INVAL) => pidfd_open(pid(self.process()?)?, PidfdFlags::empty()),
+            opened => opened,
+        }
+    }
+
     pub(super) fn is_waiting(&self) -> bool {
         self.listener.is_waiting(self.id)
     }
@@ -180,6 +197,11 @@ impl<'a> Caller<'a> {
         field(&self.status()?, b"Tgid:", 10)
             .and_then(|pid| u32::try_from(pid).ok())
             .ok_or(Errno::SRCH)
+    }
+
+    /// The effective capabilities, in the thread's own user namespace.
+    pub(super) fn capabilities(&self) -> Result<u64, Errno> {
+        field(&self.status()?, b"CapEff:", 16).ok_or(Errno::SRCH)
     }
 
     pub(super) fn signals(&self) -> Result<Signals, Errno> {

@@ -65,6 +65,11 @@ impl Footing {
         let _absent = set_privilege(false);
     }
 
+    /// Raises it, for a process that gives up all it has right after.
+    pub(super) fn raise(&self) {
+        let _absent = set_privilege(true);
+    }
+
     /// The path by which the kernel knows `file`, or something that does not
     /// begin with `/` for what has none.
     pub(super) fn path_of(&self, file: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {

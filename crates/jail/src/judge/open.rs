@@ -7,8 +7,9 @@ use rustix::io::Errno;
 
 use super::call::PathArgument;
 use super::decide::{Act, Facts, Kind, Site, Verdict};
-use super::footing::Footing;
+use super::footing::{Footing, is_proc};
 use super::ledger::join;
+use super::stand_in::{StandIn, Wanted};
 use super::state::{Answer, Case, Judged, State, kind_at};
 use super::walk::{Followed, Spot, Walk, is_open_to_all};
 
@@ -140,7 +141,7 @@ impl State {
         if judged.path == b"/dev/tty" && is_own_terminal(&spot) {
             return open_terminal(case, *request).map(Step::Done);
         }
-        self.perform(case, *request, spot)
+        self.perform(case, *request, spot, &judged.path)
     }
 
     /// Gives an answer if the call is not to be performed as it is.
@@ -196,7 +197,18 @@ impl State {
         case: &mut Case<'a>,
         request: Request,
         spot: Spot<'a>,
+        path: &[u8],
     ) -> Result<Step<'a>, Errno> {
+        if let Some(stand_in) = self.stand_in(case, spot.parent.as_fd())?
+            && matches!(
+                kind_at(spot.parent.as_fd(), &spot.name),
+                Some(Kind::File | Kind::Directory)
+            )
+        {
+            let wanted = Wanted::Name { parent: spot.parent.as_fd(), name: &spot.name, path };
+            let file = stand_in.open(case.caller.footing, wanted, request.performed())?;
+            return finish(request, file).map(Step::Done);
+        }
         if request.creates() || request.is_temporary() {
             self.become_creator(case)?;
         }
@@ -234,12 +246,27 @@ impl State {
                 _ => return Err(Errno::ACCESS),
             }
         }
+        if let Some(stand_in) = self.stand_in(case, object.as_fd())? {
+            let wanted = Wanted::Object(object.as_fd());
+            return finish(request, stand_in.open(footing, wanted, request.reopened())?);
+        }
         match footing.reopen(object.as_fd(), request.reopened()) {
             Ok(file) => finish(request, file),
             Err(error @ (Errno::NXIO | Errno::AGAIN)) if !request.has(OFlags::NONBLOCK) => {
                 wait_for(request, object, error)
             }
             Err(error) => Err(error),
+        }
+    }
+}
+
+impl State {
+    /// Who opens files of procfs for this caller, if the judge is not to; `place` is
+    /// the file or its directory.
+    fn stand_in(&self, case: &Case<'_>, place: BorrowedFd<'_>) -> Result<Option<StandIn>, Errno> {
+        match &self.home {
+            Some(home) if is_proc(place) => home.stand_in(case.caller),
+            _ => Ok(None),
         }
     }
 }

@@ -61,6 +61,9 @@ pub struct Config {
     /// Otherwise masks hide what was there at the start: path, and whether it is
     /// a directory. The judge keeps them where the next run hides them again.
     pub masked: Vec<(PathBuf, bool)>,
+    /// The workload may make user namespaces, in which the judge opens files of
+    /// procfs otherwise.
+    pub has_nested_users: bool,
 }
 
 /// The patterns, arranged for being asked often.

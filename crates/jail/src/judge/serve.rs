@@ -17,6 +17,7 @@ use super::ledger::{Ledger, bytes};
 use super::moves::{self, Mover, Next, Place};
 use super::open::{Waiting, is_program};
 use super::rules::{Config, Root, Rules};
+use super::stand_in::Home;
 use super::state::{Answer, Case, State, Umask};
 use crate::seccomp;
 use crate::tell::Connections;
@@ -111,9 +112,12 @@ impl Judge {
         let masked = config.masked.into_iter().map(|(path, is_dir)| (bytes(&path), is_dir));
         let masked = masked.collect();
         let umask = Umask { start: umask, is_changed: false, own: None };
-        let state = State { rules, ledger, hidden, is_strict, masked, umask, pointers: Vec::new() };
-        let connections = Connections::default();
-        Ok(Self { footing: Footing::new()?, state, connections, place: None })
+        let footing = Footing::new()?;
+        let home = config.has_nested_users.then(|| Home::of_judge(&footing)).transpose();
+        let home = home.map_err(|source| FootingError::Open { path: "/proc/self/ns", source })?;
+        let pointers = Vec::new();
+        let state = State { rules, ledger, hidden, is_strict, masked, umask, pointers, home };
+        Ok(Self { footing, state, connections: Connections::default(), place: None })
     }
 
     /// Moves directories of the overlay at `root` too, as [`super::Moves`] does:

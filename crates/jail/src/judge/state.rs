@@ -17,6 +17,7 @@ use super::ledger::{Ledger, join, within};
 use super::open::Waiting;
 use super::pointer::Pointer;
 use super::rules::{Hidden, Rules};
+use super::stand_in::Home;
 use super::survey::survey;
 use super::walk::{Spot, Walk};
 
@@ -51,6 +52,8 @@ pub(super) struct State {
     pub(super) masked: Vec<(Vec<u8>, bool)>,
     pub(super) umask: Umask,
     pub(super) pointers: Vec<Pointer>,
+    /// Where callers can be in other user namespaces than the judge.
+    pub(super) home: Option<Home>,
 }
 
 pub(super) struct Umask {

@@ -18,6 +18,7 @@ mod kernel;
 mod limits;
 mod masks;
 mod namespaces;
+mod nested;
 mod network;
 mod output;
 mod probe;

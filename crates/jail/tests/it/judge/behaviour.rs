@@ -214,6 +214,7 @@ fn the_workspace_must_be_the_planned_one() {
             hidden: None,
             is_strict: false,
             masked: Vec::new(),
+            has_nested_users: false,
         })
     };
     assert!(matches!(make("/", 0), Err(NewError::Other { .. })));

@@ -406,6 +406,7 @@ fn supervisor() {
         hidden: if lists[3].is_empty() { None } else { Some(Box::new(is_hidden)) },
         is_strict: true,
         masked: Vec::new(),
+        has_nested_users: false,
     })
     .unwrap();
     let socket = socket();
