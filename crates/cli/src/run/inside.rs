@@ -98,6 +98,7 @@ pub(super) struct Rules {
     pub(super) tool_names: Vec<Pattern>,
     pub(super) allow: Vec<Pattern>,
     pub(super) deny: Vec<Pattern>,
+    pub(super) told_names: Vec<Pattern>,
     /// What a live project hides whatever the host puts there, if anything is.
     pub(super) hidden: Option<Arc<IgnoreSet>>,
     /// The judge hides it, not only the masks.
@@ -188,6 +189,7 @@ impl Rules {
             tool_names: self.tool_names,
             allow: self.allow,
             deny: self.deny,
+            told_names: self.told_names,
             umask,
             is_strict: self.is_strict,
             has_nested_users: self.has_nested_users,

@@ -17,10 +17,10 @@ pub(super) fn rules(
 ) -> Result<Rules, CliError> {
     let failed =
         |error: PatternError| CliError::new("a protected name is not a pattern").because(error);
-    let names = |scope: Scope| {
+    let names = |scope: Scope, handling: Handling| {
         NAMES
             .iter()
-            .filter(move |name| name.scope == scope && name.handling == Handling::Refuse)
+            .filter(move |name| name.scope == scope && name.handling == handling)
             .map(|name| name.name)
     };
     let patterns = |names: &mut dyn Iterator<Item = &str>| {
@@ -36,6 +36,7 @@ pub(super) fn rules(
     // Names that hide files from the sandbox count at any depth: who could write
     // one could unhide for the next run.
     let ignore_files = policy.files.ignore_files.iter().map(|name| name.value.as_str());
+    let denied = of(Verdict::Deny).chain(names(Scope::AnyDepth, Handling::Refuse));
     let root = project.root.clone();
     let (device, inode) = project.identity;
     let (project, hides) = match policy.workspace.mode.value {
@@ -49,9 +50,10 @@ pub(super) fn rules(
     Ok(Rules {
         project,
         grants: policy.files.write.iter().map(|grant| grant.value.path.clone()).collect(),
-        tool_names: patterns(&mut names(Scope::Roots))?,
+        tool_names: patterns(&mut names(Scope::Roots, Handling::Refuse))?,
         allow: patterns(&mut of(Verdict::Allow))?,
-        deny: patterns(&mut of(Verdict::Deny).chain(names(Scope::AnyDepth)).chain(ignore_files))?,
+        deny: patterns(&mut denied.chain(ignore_files))?,
+        told_names: patterns(&mut names(Scope::Roots, Handling::Report))?,
         is_strict: policy.workspace.strict_ignore.value && hides,
         has_nested_users: policy.kernel.nested_userns.value,
         hidden: hides.then(|| Arc::new(ignore)),

@@ -32,6 +32,7 @@ pub(crate) struct Refusal {
 pub(crate) struct Noticed {
     pub(crate) born_repositories: Vec<String>,
     pub(crate) tool_files: Vec<String>,
+    pub(crate) reported_files: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -74,6 +75,7 @@ pub(super) fn noticed(report: &Report) -> Vec<u8> {
     bytes(&Record::Noticed(Noticed {
         born_repositories: list(&report.born_repositories),
         tool_files: list(&report.tool_files_elsewhere),
+        reported_files: list(&report.told_files),
     }))
 }
 
@@ -120,16 +122,21 @@ impl Refusals {
             let same = self.refused.iter().filter(|(other, _)| other.rule == refusal.rule);
             lines.push(refusal.line(same.count() - 1));
         }
-        if !self.noticed.born_repositories.is_empty() {
-            let list = self.noticed.born_repositories.join(", ");
-            lines.push(format!("atoll: new repositories: {list}; their hooks are inactive"));
-        }
-        if !self.noticed.tool_files.is_empty() {
-            let list = self.noticed.tool_files.join(", ");
-            lines.push(format!(
-                "atoll: written where only a tool opened there would obey it: {list}"
-            ));
-        }
+        let Noticed { born_repositories, tool_files, reported_files } = &self.noticed;
+        let listed = |paths: &[String]| {
+            let list = paths.iter().map(|path| escaped(path)).collect::<Vec<_>>().join(", ");
+            (!list.is_empty()).then_some(list)
+        };
+        lines.extend(
+            listed(born_repositories)
+                .map(|list| format!("atoll: new repositories: {list}; their hooks are inactive")),
+        );
+        lines.extend(listed(tool_files).map(|list| {
+            format!("atoll: written where only a tool opened there would obey it: {list}")
+        }));
+        lines.extend(listed(reported_files).map(|list| {
+            format!("atoll: changed in this run: {list}; agents, git or a server will obey it")
+        }));
         lines
     }
 }

@@ -114,7 +114,7 @@ fn json_of_run_is_documented() {
     project.write(".aiignore", ".env\n");
     assert_eq!(project.bare_sh("ln .env twin").code(), Some(0));
     let script = "echo x > .git/hooks/pre-commit; mkdir -p a/.vscode; echo x > a/.vscode/tasks.json
-                  git init --quiet born; exit 3";
+                  git init --quiet born; echo x > AGENTS.md; exit 3";
     let printed = [
         &["run", "--json", "--", "sh", "-c", script][..],
         &["run", "--json", "--", "no-such-command"],

@@ -70,6 +70,8 @@ pub(super) enum Site {
         is_place: bool,
         top: Vec<u8>,
     },
+    /// A name that may be written, and is told at the end.
+    Told,
     /// Above protected names: what lies below, `None` if that has wildcards.
     Above {
         rule: Rule,
@@ -144,6 +146,15 @@ pub(super) fn decide(act: Act, site: &Site, facts: Facts) -> Verdict {
         Site::Tool { is_place: false, .. } => match act {
             Act::Create(_) | Act::Write | Act::Place(_) => Verdict::Note,
             _ => Verdict::Allow,
+        },
+        Site::Told => match act {
+            Act::Create(_)
+            | Act::Write
+            | Act::Remove
+            | Act::MoveOut(_)
+            | Act::Place(_)
+            | Act::Share => Verdict::Note,
+            Act::Execute { .. } | Act::Mode { .. } | Act::Attributes => Verdict::Allow,
         },
         Site::Above { rule, .. } => above(act, *rule, facts),
         Site::UserDenied => refuse(act, Rule::UserDeny, Class::User),

@@ -106,6 +106,8 @@ pub struct Report {
     /// Files that project tools obey, written where no tool opens a project;
     /// the topmost protected name of each.
     pub tool_files_elsewhere: Vec<PathBuf>,
-    /// Whether the list above was cut at its limit.
+    /// Names to be told that were written, moved or removed.
+    pub told_files: Vec<PathBuf>,
+    /// Whether one of the lists above was cut at its limit.
     pub is_truncated: bool,
 }

@@ -318,6 +318,7 @@ impl Ledger {
         super::denial::Report {
             born_repositories: born.map(|born| path(&born.path)).collect(),
             tool_files_elsewhere: noted.iter().map(path).collect(),
+            told_files: Vec::new(),
             is_truncated: self.is_cut,
         }
     }

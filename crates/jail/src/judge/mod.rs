@@ -18,7 +18,7 @@
 //! Where to look: `traps` (which calls), `call` (decoding), `walk` (paths to
 //! descriptors), `survey` (what a path is), `decide` (the rules, pure), `open`,
 //! `entry`, `change`, `socket`, `stand_in` (performing), `install` and `pointer` (judged
-//! content), `ledger` (memory), `serve` (the loop), `git` (formats).
+//! content), `ledger`, `told` (memory), `serve` (the loop), `git` (formats).
 //!
 //! Under review the project's names are free, and only directories that are
 //! granted beside it are judged. Where its copy needs help with renames of
@@ -45,6 +45,7 @@ mod socket;
 mod stand_in;
 mod state;
 mod survey;
+mod told;
 mod transfer;
 mod traps;
 mod walk;

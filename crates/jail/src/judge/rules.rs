@@ -51,6 +51,9 @@ pub struct Config {
     pub allow: Vec<Pattern>,
     /// Adds a refusal, and is stronger than `allow`.
     pub deny: Vec<Pattern>,
+    /// Names that may be written and are told if they were, relative to a directory
+    /// as those of tools are.
+    pub told_names: Vec<Pattern>,
     /// The mask that the workload starts with.
     pub umask: u32,
     /// What the project hides.
@@ -69,14 +72,70 @@ pub struct Config {
 /// The patterns, arranged for being asked often.
 pub(super) struct Rules {
     tool_names: Vec<Pattern>,
-    /// First bytes that a protected tool name can have.
-    tool_first: [bool; 256],
+    tool_first: FirstBytes,
     allow: Vec<Pattern>,
     deny: Vec<Pattern>,
 }
 
 /// More names than this are not listed: a look for each name that matters is cheaper.
 const LISTED_MAX: usize = 256;
+
+/// The bytes that a name of a set can begin with.
+#[derive(Debug)]
+pub(super) struct FirstBytes([bool; 256]);
+
+impl FirstBytes {
+    pub(super) fn of(names: &[Pattern]) -> Self {
+        let mut first = [false; 256];
+        for name in names {
+            match name.first_byte() {
+                Some(byte) => {
+                    first[usize::from(byte)] = true;
+                    first[usize::from(byte.to_ascii_uppercase())] = true;
+                }
+                None => first = [true; 256],
+            }
+        }
+        if !names.is_empty() {
+            // Ignorable characters may come first.
+            first[128..].fill(true);
+        }
+        Self(first)
+    }
+
+    pub(super) fn may_begin(&self, name: &[u8]) -> bool {
+        self.0[usize::from(name.first().copied().unwrap_or_default())]
+    }
+}
+
+/// Where names at `root` lead that are links now: their targets are what tools read.
+pub(super) fn links_at<'a>(root: &Path, names: impl Iterator<Item = &'a Pattern>) -> Vec<Vec<u8>> {
+    let present = names_in(root, LISTED_MAX);
+    let literal = |pattern: &Pattern| {
+        let first = OsStr::from_bytes(pattern.first_literal()?);
+        let is_there = match &present {
+            Some(present) => present.contains(first),
+            None => root.join(first).symlink_metadata().is_ok(),
+        };
+        is_there.then(|| pattern.literal_rest(0))?.map(|names| names.join(&b'/'))
+    };
+    let mut found = Vec::new();
+    for name in names.filter_map(literal) {
+        let path = root.join(OsStr::from_bytes(&name));
+        let base = path.parent().unwrap_or(root);
+        let named = std::fs::read_link(&path).ok().map(|target| normalise(&base.join(target)));
+        let real = std::fs::canonicalize(&path).ok();
+        // A directory on the way may be the link.
+        let below = std::fs::canonicalize(base)
+            .ok()
+            .zip(path.file_name())
+            .map(|(base, name)| base.join(name));
+        for other in [named, real, below].into_iter().flatten().filter(|other| *other != path) {
+            found.push(other.into_os_string().into_vec());
+        }
+    }
+    found
+}
 
 /// How a path stands to the tools' names.
 #[derive(Debug, PartialEq, Eq)]
@@ -89,20 +148,7 @@ pub(super) enum ToolMatch {
 
 impl Rules {
     pub(super) fn new(tool_names: Vec<Pattern>, allow: Vec<Pattern>, deny: Vec<Pattern>) -> Self {
-        let mut tool_first = [false; 256];
-        for name in &tool_names {
-            match name.first_byte() {
-                Some(byte) => {
-                    tool_first[usize::from(byte)] = true;
-                    tool_first[usize::from(byte.to_ascii_uppercase())] = true;
-                }
-                None => tool_first = [true; 256],
-            }
-        }
-        if !tool_names.is_empty() {
-            // Ignorable characters may come first.
-            tool_first[128..].fill(true);
-        }
+        let tool_first = FirstBytes::of(&tool_names);
         Self { tool_names, tool_first, allow, deny }
     }
 
@@ -119,34 +165,9 @@ impl Rules {
         self.allow.iter().any(|pattern| pattern.covers(path))
     }
 
-    /// Where protected names at the root lead that are links now: their targets
-    /// are what tools read.
+    /// Where protected names at the root lead that are links now.
     pub(super) fn links_at(&self, root: &Path) -> Vec<Vec<u8>> {
-        let present = names_in(root, LISTED_MAX);
-        let literal = |pattern: &Pattern| {
-            let first = OsStr::from_bytes(pattern.first_literal()?);
-            let is_there = match &present {
-                Some(present) => present.contains(first),
-                None => root.join(first).symlink_metadata().is_ok(),
-            };
-            is_there.then(|| pattern.literal_rest(0))?.map(|names| names.join(&b'/'))
-        };
-        let mut found = Vec::new();
-        for name in self.tool_names.iter().chain(&self.deny).filter_map(literal) {
-            let path = root.join(OsStr::from_bytes(&name));
-            let base = path.parent().unwrap_or(root);
-            let named = std::fs::read_link(&path).ok().map(|target| normalise(&base.join(target)));
-            let real = std::fs::canonicalize(&path).ok();
-            // A directory on the way may be the link.
-            let below = std::fs::canonicalize(base)
-                .ok()
-                .zip(path.file_name())
-                .map(|(base, name)| base.join(name));
-            for other in [named, real, below].into_iter().flatten().filter(|other| *other != path) {
-                found.push(other.into_os_string().into_vec());
-            }
-        }
-        found
+        links_at(root, self.tool_names.iter().chain(&self.deny))
     }
 
     /// Gives every match, from the root down: which of them counts depends on
@@ -154,8 +175,7 @@ impl Rules {
     pub(super) fn tools(&self, path: &[&[u8]]) -> Vec<ToolMatch> {
         let mut found = Vec::new();
         for place in 0..path.len() {
-            let first = path[place].first().copied().unwrap_or_default();
-            if !self.tool_first[usize::from(first)] {
+            if !self.tool_first.may_begin(path[place]) {
                 continue;
             }
             let below = &path[place..];

@@ -19,6 +19,7 @@ use super::open::{Waiting, is_program};
 use super::rules::{Config, Root, Rules};
 use super::stand_in::Home;
 use super::state::{Answer, Case, State, Umask};
+use super::told::Told;
 use crate::seccomp;
 use crate::tell::Connections;
 use atoll_sys::procmem;
@@ -92,7 +93,7 @@ impl Judge {
     /// If the workspace is not the planned one, or there is no procfs.
     pub fn new(config: Config) -> Result<Self, NewError> {
         let Config { root, free, mut grants, .. } = config;
-        let Config { tool_names, allow, deny, umask, hidden, is_strict, .. } = config;
+        let Config { tool_names, told_names, allow, deny, umask, hidden, is_strict, .. } = config;
         if let Some(Root { path, device, inode }) = root {
             let found = look(&path)?;
             if (found.st_dev, found.st_ino) != (device, inode) {
@@ -109,6 +110,7 @@ impl Judge {
         for path in grants.iter().flat_map(|place| rules.links_at(place)) {
             ledger.link(path);
         }
+        let told = Told::new(told_names, &grants);
         let masked = config.masked.into_iter().map(|(path, is_dir)| (bytes(&path), is_dir));
         let masked = masked.collect();
         let umask = Umask { start: umask, is_changed: false, own: None };
@@ -116,7 +118,7 @@ impl Judge {
         let home = config.has_nested_users.then(|| Home::of_judge(&footing)).transpose();
         let home = home.map_err(|source| FootingError::Open { path: "/proc/self/ns", source })?;
         let pointers = Vec::new();
-        let state = State { rules, ledger, hidden, is_strict, masked, umask, pointers, home };
+        let state = State { rules, ledger, told, hidden, is_strict, masked, umask, pointers, home };
         Ok(Self { footing, state, connections: Connections::default(), place: None })
     }
 
@@ -230,7 +232,7 @@ impl Serving {
             mover.finish();
         }
         self.judge.state.settle_pointers(sink, true);
-        self.judge.state.ledger.report()
+        self.judge.state.report()
     }
 
     /// Receives one call and answers it, or keeps what is to be tried later.

@@ -12,13 +12,14 @@ use rustix::process::umask;
 use super::call::{Call, PathArgument};
 use super::caller::Caller;
 use super::decide::{Act, Facts, Failure, Kind, Site, Verdict, decide};
-use super::denial::{Class, Denial, Rule, Sink};
+use super::denial::{Class, Denial, Report, Rule, Sink};
 use super::ledger::{Ledger, join, within};
 use super::open::Waiting;
 use super::pointer::Pointer;
 use super::rules::{Hidden, Rules};
 use super::stand_in::Home;
 use super::survey::survey;
+use super::told::Told;
 use super::walk::{Spot, Walk};
 
 /// What procfs adds to the path of something that has no name any more (proc(5)).
@@ -46,6 +47,7 @@ pub(super) enum Answer {
 pub(super) struct State {
     pub(super) rules: Rules,
     pub(super) ledger: Ledger,
+    pub(super) told: Told,
     pub(super) hidden: Option<Box<dyn Hidden>>,
     pub(super) is_strict: bool,
     /// (path, whether it is a directory)
@@ -124,6 +126,10 @@ impl State {
         } else {
             survey(&mut self.ledger, &self.rules, case.caller.footing.pid, &path)
         };
+        let site = match site {
+            Site::Free if self.told.covers(&self.ledger, &path) => Site::Told,
+            site => site,
+        };
         Judged { path, site }
     }
 
@@ -155,8 +161,9 @@ impl State {
                 Err(self.deny(case, &judged.path, rule, class, failure, None))
             }
             Verdict::Note => {
-                if let Site::Tool { top, .. } = &judged.site {
-                    self.ledger.note(top.clone());
+                match &judged.site {
+                    Site::Tool { top, .. } => self.ledger.note(top.clone()),
+                    _ => self.told.note(&judged.path),
                 }
                 Ok(Verdict::Allow)
             }
@@ -234,11 +241,21 @@ impl State {
                 *path = new;
             }
         }
+        self.told.moved(&self.ledger, from, to);
         if is_exchange {
             self.ledger.exchanged(from, to);
         } else {
             self.ledger.moved(from, to);
         }
+    }
+
+    /// What was let through and should be looked at.
+    pub(super) fn report(&self) -> Report {
+        let mut report = self.ledger.report();
+        let (told, is_cut) = self.told.report();
+        report.told_files = told;
+        report.is_truncated |= is_cut;
+        report
     }
 
     /// Whether moving a directory would bring to light what is hidden in it.

@@ -132,3 +132,29 @@ fn control_characters_of_names_are_escaped_in_the_report() {
         assert!(!line.chars().any(char::is_control), "{line:?}");
     });
 }
+
+#[test]
+fn instructions_that_a_run_changed_are_listed_at_its_end() {
+    let script =
+        "echo obey >> AGENTS.md; mkdir -p .github/workflows; echo x > .github/workflows/ci.yml;
+        echo x > README.md; mkdir -p sub; echo x > sub/CLAUDE.md";
+    each(|project| {
+        project.write("AGENTS.md", "be kind\n");
+        let run = project.run_sh(&[], script);
+        assert_eq!(run.code(), Some(0), "{}", run.text());
+        let path = |name: &str| project.root().join(name).display().to_string();
+        let changed = [path(".github/workflows/ci.yml"), path("AGENTS.md")];
+        let line = format!(
+            "atoll: changed in this run: {}; agents, git or a server will obey it",
+            changed.join(", ")
+        );
+        assert!(run.stderr().lines().any(|said| said == line), "{}", run.text());
+        let json = project.run_sh(&["--json"], script).json();
+        assert_eq!(json["noticed"]["reported_files"], serde_json::json!(changed), "{json}");
+        // A run that only reads them changes nothing, and who allows one knows.
+        let run = project.run_sh(&["--json"], "cat AGENTS.md .github/workflows/ci.yml");
+        assert_eq!(run.json()["noticed"]["reported_files"], serde_json::json!([]));
+        let run = project.run_sh(&["--json", "--allow-write", "/AGENTS.md"], script);
+        assert_eq!(run.json()["noticed"]["reported_files"], serde_json::json!(changed[..1]));
+    });
+}

@@ -210,6 +210,7 @@ fn the_workspace_must_be_the_planned_one() {
             tool_names: Vec::new(),
             allow: Vec::new(),
             deny: Vec::new(),
+            told_names: Vec::new(),
             umask: 0o022,
             hidden: None,
             is_strict: false,

@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use atoll_jail::judge::{Config, Denial, Ended, Judge, Pattern, Root};
+use atoll_jail::judge::{Config, Denial, Ended, Judge, Pattern, Report, Root};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -66,6 +66,7 @@ pub(super) struct Options {
     pub(super) tools: Vec<&'static str>,
     pub(super) allow: Vec<&'static str>,
     pub(super) deny: Vec<&'static str>,
+    pub(super) told: Vec<&'static str>,
     /// Ends of paths that may not be read.
     pub(super) hidden: Vec<&'static str>,
     /// Only the workspace and the script's own directories can be written.
@@ -287,7 +288,8 @@ fn text(path: &Path) -> String {
 
 fn encode(options: &Options) -> String {
     let list = |names: &[&str]| names.join("\x1f");
-    let lists = [&options.tools, &options.allow, &options.deny, &options.hidden];
+    let Options { tools, allow, deny, hidden, told, .. } = options;
+    let lists = [tools, allow, deny, hidden, told];
     let closed = if options.is_closed { "closed" } else { "" };
     format!("{}\x1e{closed}", lists.map(|names| list(names)).join("\x1e"))
 }
@@ -321,7 +323,7 @@ fn role() {
 #[expect(clippy::zombie_processes, reason = "it reaps in a loop of its own")]
 fn first_process(is_judged: bool) {
     let base = PathBuf::from(variable(BASE));
-    if !options()[4].is_empty() {
+    if !options()[5].is_empty() {
         close_outside(&base);
     }
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -402,6 +404,7 @@ fn supervisor() {
         tool_names: patterns(&lists[0]),
         allow: patterns(&lists[1]),
         deny: patterns(&lists[2]),
+        told_names: patterns(&lists[4]),
         umask: 0o022,
         hidden: if lists[3].is_empty() { None } else { Some(Box::new(is_hidden)) },
         is_strict: true,
@@ -431,7 +434,8 @@ fn supervisor() {
     let after = fs::read_dir("/proc/self/fd").unwrap().count();
     assert_eq!(after, before, "descriptors grew");
     let mut lines = String::new();
-    for path in told.born_repositories.iter().chain(&told.tool_files_elsewhere) {
+    let Report { born_repositories, tool_files_elsewhere, told_files, .. } = told;
+    for path in [born_repositories, tool_files_elsewhere, told_files].into_iter().flatten() {
         lines += &format!("{}\n", path.display());
     }
     fs::write(report, lines).unwrap();

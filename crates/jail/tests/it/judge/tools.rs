@@ -167,3 +167,45 @@ fn nothing_is_left_when_the_sandbox_is_killed() {
         assert_eq!(sandbox.picture("."), before);
     });
 }
+
+#[test]
+fn what_is_to_be_told_is_told_however_it_changes() {
+    as_each_user(|sandbox| {
+        sandbox.options.told = vec!["AGENTS.md", "CLAUDE.md", ".github/workflows"];
+        sandbox.options.deny = vec!["CLAUDE.md"];
+        for (script, expected) in [
+            ("echo x > AGENTS.md", &["AGENTS.md"][..]),
+            ("echo x >> other; cat AGENTS.md; chmod 600 AGENTS.md", &[]),
+            ("truncate -s 0 AGENTS.md", &["AGENTS.md"]),
+            ("rm AGENTS.md", &["AGENTS.md"]),
+            ("echo x > other; mv other AGENTS.md", &["AGENTS.md"]),
+            ("mv AGENTS.md other", &["AGENTS.md"]),
+            ("ln AGENTS.md other; echo x > other", &["AGENTS.md"]),
+            ("ln -s AGENTS.md other; echo x > other", &["AGENTS.md"]),
+            ("echo x > linked/real.md", &["linked/real.md"]),
+            ("echo x > plain/AGENTS.md", &[]),
+            ("echo x > nested/AGENTS.md; rm nested/AGENTS.md", &[]),
+            ("echo x > nested/AGENTS.md", &["nested/AGENTS.md"]),
+            (
+                "mkdir -p .github/workflows; echo x > .github/workflows/ci.yml",
+                &[".github/workflows/ci.yml"],
+            ),
+            (
+                "mkdir -p new/workflows; touch new/workflows/x; mv new .github",
+                &[".github/workflows"],
+            ),
+            ("! echo x > CLAUDE.md", &[]),
+        ] {
+            sandbox.on_host(
+                "find . -mindepth 1 -delete; git init -q .; mkdir plain nested linked; git init -q nested
+                 echo a > AGENTS.md; echo a > linked/real.md; ln -s ../linked/real.md nested/CLAUDE.md",
+            );
+            // At the root, where links are followed at the start.
+            if script.contains("linked") {
+                sandbox.on_host("rm AGENTS.md; ln -s linked/real.md AGENTS.md");
+            }
+            let outcome = sandbox.run(script).succeeds();
+            assert_eq!(outcome.report, expected, "{script}: {outcome:#?}");
+        }
+    });
+}
