@@ -79,6 +79,23 @@ pub fn map_owners(tree: BorrowedFd<'_>, userns: BorrowedFd<'_>) -> io::Result<()
     set(tree, true, &MountAttr { attr_set: MOUNT_ATTR_IDMAP, userns_fd, ..MountAttr::default() })
 }
 
+/// Gives the calling process, which must have one thread, mounts of its own: what it
+/// mounts from now on nobody else sees, and it goes with the process.
+///
+/// Source: unshare(2), `CLONE_NEWNS`; mount_namespaces(7), "SHARED SUBTREES".
+///
+/// # Errors
+///
+/// `EPERM` without `CAP_SYS_ADMIN`. The process may then have mounts of its own that
+/// still reach others, and must end.
+pub fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: takes one number, and changes nothing in memory.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    make_all_private()
+}
+
 /// Cuts the whole mount table of this namespace off from its peers.
 ///
 /// Source: mount_namespaces(7), "SHARED SUBTREES".

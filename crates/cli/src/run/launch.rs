@@ -189,13 +189,19 @@ fn open_late(late: &HandedTree, userns: BorrowedFd<'_>) -> Result<OwnedFd, CliEr
         Some(_) => atoll_jail::tree::clone(&late.path, late.expect, owners),
         None => atoll_jail::tree::open(&late.path, late.expect),
     };
-    let (lower, upper, work) = (
-        lower.map_err(unopened)?,
-        atoll_jail::tree::open(upper, None).map_err(unopened)?,
-        atoll_jail::tree::open(work, None).map_err(unopened)?,
-    );
-    overlay::mount(lower.as_fd(), upper.as_fd(), work.as_fd(), Marks::Trusted)
-        .map_err(|error| CliError::new("the project cannot be put under review").because(error))
+    let open = |path: &Path| atoll_jail::tree::open(path, None).map_err(unopened);
+    let lower = lower.map_err(unopened)?;
+    let (upper_fd, work_fd) = (open(upper)?, open(work)?);
+    let mounted = overlay::mount(lower.as_fd(), upper_fd.as_fd(), work_fd.as_fd(), Marks::Trusted);
+    let mounted = match (mounted, upper.parent(), upper.file_name(), work.file_name()) {
+        (Err(error), Some(layers), Some(upper), Some(work))
+            if owners.is_some() && error.is_invalid() =>
+        {
+            overlay::mount_apart(lower.as_fd(), open(layers)?.as_fd(), [upper, work])
+        }
+        (mounted, ..) => mounted,
+    };
+    mounted.map_err(|error| CliError::new("the project cannot be put under review").because(error))
 }
 
 /// A tree that could not be opened, with the fix where one is known.

@@ -43,16 +43,6 @@ impl Held {
     }
 }
 
-/// Says that a part is not tested here, where `cargo xtask ci` looks for it too.
-fn skip(name: &str, reason: &str) {
-    let line = format!("SKIPPED {name}: {reason}\n");
-    eprint!("{line}");
-    if let Some(folder) = std::env::var_os("ATOLL_TEST_SKIPS") {
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(Path::new(&folder).join(format!("{name}.txt")), line).unwrap();
-    }
-}
-
 fn layout() -> Layout {
     Layout::detect(Path::new("/")).unwrap()
 }
@@ -66,7 +56,7 @@ fn group(limits: Limits) -> Option<(String, Group)> {
     }
     eprintln!("{unenforced:?}");
     // Several tests write the same file, so it says the same.
-    skip("cgroup-limits", "not all limits can be set here");
+    crate::skip("cgroup-limits", "not all limits can be set here");
     None
 }
 
@@ -151,7 +141,7 @@ fn the_cpu_limit_is_written_and_slows() {
 fn freeze_stands_still_and_kill_leaves_nobody() {
     let Some((name, group)) = group(Limits::default()) else { return };
     if group.join_fd().is_none() {
-        skip("cgroup-v2-tree", "no writable cgroup v2 tree");
+        crate::skip("cgroup-v2-tree", "no writable cgroup v2 tree");
         return;
     }
     let mut child = Held::new("while :; do :; done");
@@ -181,7 +171,7 @@ fn v1_kills_by_the_task_list_while_it_grows() {
     let Some((name, group)) = group(limits) else { return };
     let layout = layout();
     let Some(tree) = layout.v1.iter().find(|tree| tree.controllers == [Controller::Pids]) else {
-        skip("cgroup-v1-tree", "no cgroup v1 tree with the pids controller");
+        crate::skip("cgroup-v1-tree", "no cgroup v1 tree with the pids controller");
         return;
     };
     // Each process starts two and dies. The first forks only while there is room.
