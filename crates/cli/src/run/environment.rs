@@ -6,48 +6,6 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Variables that come along when the caller has them: what a terminal program
-/// or a build looks at and what cannot hold a secret or load code.
-const PASSED: [&str; 37] = [
-    "CARGO_TERM_COLOR",
-    "CI",
-    "CLICOLOR",
-    "CLICOLOR_FORCE",
-    "COLORTERM",
-    "COLUMNS",
-    "DEBIAN_FRONTEND",
-    "DEBUG",
-    "EDITOR",
-    "FORCE_COLOR",
-    "GOROOT",
-    "HOME",
-    "JAVA_HOME",
-    "LANG",
-    "LANGUAGE",
-    "LINES",
-    "LOGNAME",
-    "NODE_ENV",
-    "NO_COLOR",
-    "NVM_DIR",
-    "PAGER",
-    "PYENV_ROOT",
-    "PYENV_VERSION",
-    "PYTHONDONTWRITEBYTECODE",
-    "PYTHONUNBUFFERED",
-    "RUSTUP_HOME",
-    "RUSTUP_TOOLCHAIN",
-    "RUST_BACKTRACE",
-    "RUST_LOG",
-    "SDKMAN_DIR",
-    "SHELL",
-    "SOURCE_DATE_EPOCH",
-    "TERM",
-    "TZ",
-    "USER",
-    "VIRTUAL_ENV",
-    "VISUAL",
-];
-
 /// Variables that never come along even by a pattern such as `*`: they point at
 /// the caller's own runtime.
 const NEVER: [&str; 4] = ["OLDPWD", "PWD", "SHLVL", "_"];
@@ -82,10 +40,7 @@ pub(crate) fn build(given: &Given<'_>, visible: &dyn Fn(&Path) -> bool) -> Envir
         if NEVER.iter().any(|never| name == never) || name == "PATH" {
             continue;
         }
-        let passed = PASSED.iter().any(|passed| name == passed)
-            || name.as_bytes().starts_with(b"LC_")
-            || given.policy.passes(name.as_bytes());
-        if passed {
+        if given.policy.passes(name.as_bytes()) {
             variables.insert(name.clone(), value.clone());
         } else {
             dropped.push(name.clone());

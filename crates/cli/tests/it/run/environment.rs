@@ -139,3 +139,21 @@ fn who_one_is_and_where_is_what_it_is_inside() {
         assert_eq!(ran.stdout(), expected, "{}", ran.text());
     });
 }
+
+/// The built-in list is part of the policy, so a project may narrow it.
+#[test]
+fn a_project_may_have_fewer_of_the_usual_variables() {
+    each(|project| {
+        let script = "echo \"$LANG:$JAVA_HOME:$CI\"";
+        let said = || {
+            let mut run = project.atoll(&["run", "--", "sh", "-c", script]);
+            run.envs([("LANG", "C"), ("JAVA_HOME", "/usr/j"), ("CI", "1")]);
+            let ran = Ran(run.output().unwrap());
+            assert_eq!(ran.code(), Some(0), "{}", ran.text());
+            ran.stdout()
+        };
+        assert_eq!(said(), "C:/usr/j:1\n");
+        project.write("atoll.toml", "[env]\npass = [\"LANG\"]\n");
+        assert_eq!(said(), "C::\n");
+    });
+}
