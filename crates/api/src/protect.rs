@@ -11,8 +11,9 @@
 //!
 //! - **A**, repository internals of repositories that existed at start:
 //!   [`GIT_INTERNALS`], relative to a git directory.
-//! - **B**, repositories born in the session: their configuration is judged by
-//!   [`BORN_CONFIG_KEYS`] when it is renamed into place, executable hooks are refused.
+//! - **B**, repositories born in the session: their configuration is judged key by key
+//!   when it is renamed into place, by whoever performs that, executable hooks are
+//!   refused.
 //! - **C**, files of editors, agents and shells: [`NAMES`].
 //!
 //! Names compare case-folded where the directory does, so everything here is
@@ -156,43 +157,6 @@ pub const GIT_INTERNALS: &[GitInternal] = &[
     GitInternal { name: "branches", why: "redirects fetch and push" },
 ];
 
-/// Class B, and what class A lets through in a judged `config`: keys that name no
-/// program. `*` stands for one subsection. Values of `remote.*.url` and
-/// `submodule.*.url` must not use a transport helper (`ext::`) nor start with a dash.
-pub const BORN_CONFIG_KEYS: &[&str] = &[
-    "branch.*.description",
-    "branch.*.merge",
-    "branch.*.pushremote",
-    "branch.*.rebase",
-    "branch.*.remote",
-    "core.bare",
-    "core.filemode",
-    "core.ignorecase",
-    "core.logallrefupdates",
-    "core.precomposeunicode",
-    "core.repositoryformatversion",
-    "core.sparsecheckout",
-    "core.sparsecheckoutcone",
-    "core.symlinks",
-    "extensions.objectformat",
-    "extensions.partialclone",
-    "extensions.refstorage",
-    "extensions.worktreeconfig",
-    "init.defaultbranch",
-    "pull.rebase",
-    "remote.*.fetch",
-    "remote.*.partialclonefilter",
-    "remote.*.promisor",
-    "remote.*.pushurl",
-    "remote.*.tagopt",
-    "remote.*.url",
-    "submodule.*.active",
-    "submodule.*.url",
-    "submodule.active",
-    "user.email",
-    "user.name",
-];
-
 /// The class C name that `path` is or lies below. `path` holds components from a root
 /// (the project's, or a directory with a `.git`).
 pub fn find(path: &[&[u8]], fold_case: bool) -> Option<&'static ProtectedName> {
@@ -272,6 +236,5 @@ mod tests {
                 name.name
             );
         }
-        assert!(BORN_CONFIG_KEYS.is_sorted(), "so that a reader finds them");
     }
 }
