@@ -212,39 +212,6 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Makes a detached mount read-only, or maps its owners through `userns`.
-///
-/// Source: mount_setattr(2), Linux 5.12.
-///
-/// # Errors
-///
-/// `ENOSYS` if there is no such call; `EINVAL` for a file system that cannot be
-/// mapped.
-pub fn change_mount(mount: BorrowedFd<'_>, userns: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    const RDONLY: u64 = 0x1;
-    const IDMAP: u64 = 0x0010_0000;
-    let attributes = match userns {
-        None => [RDONLY, 0, 0, 0],
-        Some(userns) => {
-            let userns = u64::try_from(userns.as_raw_fd()).unwrap_or_default();
-            [IDMAP, 0, 0, userns]
-        }
-    };
-    // SAFETY: the path is a C string, and `struct mount_attr` is four 64-bit
-    // numbers: set, clear, propagation, user namespace.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            mount.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            attributes.as_ptr(),
-            size_of_val(&attributes),
-        )
-    };
-    check(result).map(drop)
-}
-
 /// A user namespace that maps our own ids to themselves and has no processes.
 ///
 /// Source: user_namespaces(7).

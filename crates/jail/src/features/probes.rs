@@ -1,6 +1,7 @@
 //! Trying what a jail needs.
 
 use super::tools::{Tool, find_tool};
+use atoll_sys::mount::{READ_ONLY, add_attributes_here, map_owners};
 use atoll_sys::probe::{self, Failure, NEW_MOUNT, NEW_NET, NEW_OTHERS, NEW_PID, NEW_USER, Outcome};
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::io::Errno;
@@ -241,7 +242,8 @@ fn tmpfs() -> Result<OwnedFd, Failure> {
 
 fn mount_attributes() -> Result<(), Failure> {
     let mount = tmpfs()?;
-    probe::change_mount(mount.as_fd(), None).map_err(|error| Step::Attributes.failed_io(&error))
+    add_attributes_here(mount.as_fd(), READ_ONLY)
+        .map_err(|error| Step::Attributes.failed_io(&error))
 }
 
 /// As review mode mounts it, but wholly on a tmpfs.
@@ -275,8 +277,7 @@ fn idmapped_mounts() -> Attempt {
     };
     attempt(NEW_MOUNT, || {
         let mount = tmpfs()?;
-        probe::change_mount(mount.as_fd(), Some(userns.as_fd()))
-            .map_err(|error| Step::Idmap.failed_io(&error))
+        map_owners(mount.as_fd(), userns.as_fd()).map_err(|error| Step::Idmap.failed_io(&error))
     })
 }
 
