@@ -10,8 +10,11 @@ pub mod judge;
 mod listing;
 pub mod mountinfo;
 pub mod overlay;
+pub mod paths;
 pub mod plan;
 pub mod seccomp;
 pub mod spec;
 pub mod tell;
+#[cfg(test)]
+mod testing;
 pub mod tree;

@@ -5,6 +5,34 @@ use std::io;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
+/// One mount of a table, as the kernel writes it.
+pub(crate) struct Mount<'a> {
+    /// The directory of the file system that is visible as the top of this mount.
+    pub(crate) shown: &'a [u8],
+    /// The mount point.
+    pub(crate) at: &'a [u8],
+    /// The file system's type and its own options.
+    pub(crate) kind: &'a [u8],
+    pub(crate) options: &'a [u8],
+}
+
+/// The mounts of a table.
+///
+/// Source: proc_pid_mountinfo(5): `id parent dev root mountpoint options
+/// optional... - type source superoptions`.
+pub(crate) fn mounts(table: &[u8]) -> impl Iterator<Item = Mount<'_>> {
+    table.split(|byte| *byte == b'\n').filter_map(mount)
+}
+
+fn mount(line: &[u8]) -> Option<Mount<'_>> {
+    let mut fields = line.split(|byte| *byte == b' ').skip(3);
+    let (shown, at) = (fields.next()?, fields.next()?);
+    // The optional fields end with a dash.
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = fields.next()?;
+    Some(Mount { shown, at, kind, options: fields.nth(1).unwrap_or_default() })
+}
+
 /// Mount points below `directory` (a real path), without itself.
 ///
 /// # Errors
@@ -14,12 +42,9 @@ pub fn below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(points_below(&std::fs::read("/proc/self/mountinfo")?, directory))
 }
 
-/// Source: proc_pid_mountinfo(5): the mount point is the fifth field.
 fn points_below(table: &[u8], directory: &Path) -> Vec<PathBuf> {
-    let point = |line: &[u8]| line.split(|byte| *byte == b' ').nth(4).map(unescape);
-    let mut points: Vec<PathBuf> = table
-        .split(|byte| *byte == b'\n')
-        .filter_map(point)
+    let mut points: Vec<PathBuf> = mounts(table)
+        .map(|mount| unescape(mount.at))
         .filter(|point| point != directory && point.starts_with(directory))
         .collect();
     points.sort();

@@ -4,13 +4,14 @@ use crate::error::CliError;
 use crate::review::{self, Review};
 use crate::session::{self, EXIT_UNDECIDED};
 use crate::status::Status;
+use atoll_jail::paths::normalise;
 use atoll_store::apply::{self, ApplyError, Outcome, Request};
 use atoll_store::changes::{Change, RejectReason};
 use atoll_store::escape::escape;
 use atoll_store::risk::Risk;
 use std::ffi::OsString;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Apply the changes of a review session to the project
 ///
@@ -108,7 +109,7 @@ fn in_project(project: &Path, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, CliEr
         .map_err(|error| CliError::new("cannot tell the current directory").because(error))?;
     let real = session::real(project);
     let inside = |path: PathBuf| {
-        let whole = plain(&here.join(&path));
+        let whole = normalise(&here.join(&path));
         let rest = whole.strip_prefix(&real).or_else(|_| whole.strip_prefix(project));
         rest.map(Path::to_owned).map_err(|_| {
             let message = format!("{} is not in the project {}", escape(&path), escape(project));
@@ -116,21 +117,6 @@ fn in_project(project: &Path, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, CliEr
         })
     };
     paths.into_iter().map(inside).collect()
-}
-
-/// A path without `.` and `..`.
-fn plain(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => plain.push(part),
-        }
-    }
-    plain
 }
 
 /// Lists the risky files and asks, if there is anyone to ask.
@@ -235,8 +221,6 @@ mod tests {
 
     #[test]
     fn paths_are_taken_apart_as_text() {
-        assert_eq!(plain(Path::new("/a/./b/../c//d")), Path::new("/a/c/d"));
-        assert_eq!(plain(Path::new("/../a")), Path::new("/a"));
         let here = std::env::current_dir().unwrap();
         let inside = |path: &str| in_project(&here, vec![path.into()]);
         assert_eq!(inside("x/../y").unwrap(), [PathBuf::from("y")]);

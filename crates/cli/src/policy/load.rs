@@ -10,6 +10,7 @@ use atoll_api::policy::{
     Document, EffectivePolicy, Host, Layer, Level, MergeError, MergeErrorKind, Merged, POLICY_FILE,
     Resolution, WorkspaceMode, merge,
 };
+use atoll_jail::paths::normalise;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
@@ -144,7 +145,8 @@ fn user_layer(
 ) -> Result<Option<Layer>, CliError> {
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let Some(document) = read::user_file(path, level)? else { return Ok(None) };
-    if real.starts_with(&project.root) || as_spelled(path).starts_with(&project.root) {
+    // As it is spelled it may *lead through* the project, where a link could be turned.
+    if real.starts_with(&project.root) || normalise(path).starts_with(&project.root) {
         let message = format!(
             "the policy {} lies in the project, where it could be written from inside",
             path.display()
@@ -166,27 +168,12 @@ fn user_layer(
 fn spellings(path: &Path) -> Vec<PathBuf> {
     let beside = path.parent().zip(path.file_name());
     let parent = beside.and_then(|(dir, name)| Some(std::fs::canonicalize(dir).ok()?.join(name)));
-    let mut all: Vec<PathBuf> = [Some(as_spelled(path)), parent, std::fs::canonicalize(path).ok()]
+    let mut all: Vec<PathBuf> = [Some(normalise(path)), parent, std::fs::canonicalize(path).ok()]
         .into_iter()
         .flatten()
         .collect();
     all.dedup();
     all
-}
-
-/// A path with `..` taken literally: whether it *leads through* the project, where a
-/// link could be turned another way.
-fn as_spelled(path: &Path) -> PathBuf {
-    let mut spelled = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                spelled.pop();
-            }
-            part => spelled.push(part),
-        }
-    }
-    spelled
 }
 
 fn layer(

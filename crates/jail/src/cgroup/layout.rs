@@ -121,7 +121,7 @@ impl Layout {
             let path = root.join(path);
             std::fs::read_to_string(&path).map_err(|source| LayoutError::Read { path, source })
         };
-        let mounts = parse_mountinfo(&read("proc/self/mountinfo")?);
+        let mounts = parse_mountinfo(read("proc/self/mountinfo")?.as_bytes());
         let memberships = match read("proc/self/cgroup") {
             Ok(table) => parse_memberships(&table),
             Err(LayoutError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -246,17 +246,7 @@ fn access(dir: &Path) -> Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A made-up root with the given files.
-    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        root
-    }
+    use crate::testing::tree;
 
     const V2_MOUNT: &str = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n";
     const V1_MOUNTS: &str = "\

@@ -1,6 +1,6 @@
 //! Reads where cgroup trees are mounted and where in them we are.
 
-use crate::mountinfo::unescape;
+use crate::mountinfo::{Mount, mounts, unescape};
 use std::path::{Path, PathBuf};
 
 /// One cgroup mount of `/proc/self/mountinfo`.
@@ -14,27 +14,20 @@ pub(super) struct CgroupMount {
 }
 
 /// Picks the cgroup mounts out of a mountinfo table.
-///
-/// Source: proc_pid_mountinfo(5): `id parent dev root mountpoint options
-/// optional... - type source superoptions`.
-pub(super) fn parse_mountinfo(table: &str) -> Vec<CgroupMount> {
-    table.lines().filter_map(parse_mount).collect()
+pub(super) fn parse_mountinfo(table: &[u8]) -> Vec<CgroupMount> {
+    mounts(table).filter_map(|mount| parse_mount(&mount)).collect()
 }
 
-fn parse_mount(line: &str) -> Option<CgroupMount> {
-    let (mount, file_system) = line.split_once(" - ")?;
-    let mut mount = mount.split(' ').skip(3);
-    let shown = unescape(mount.next()?.as_bytes());
-    let at = unescape(mount.next()?.as_bytes());
-    let mut file_system = file_system.split(' ');
-    let v1_options = match file_system.next()? {
-        "cgroup2" => None,
-        "cgroup" => {
-            Some(file_system.nth(1).unwrap_or_default().split(',').map(str::to_owned).collect())
+fn parse_mount(mount: &Mount<'_>) -> Option<CgroupMount> {
+    let v1_options = match mount.kind {
+        b"cgroup2" => None,
+        b"cgroup" => {
+            let options = String::from_utf8_lossy(mount.options);
+            Some(options.split(',').map(str::to_owned).collect())
         }
         _ => return None,
     };
-    Some(CgroupMount { shown, at, v1_options })
+    Some(CgroupMount { shown: unescape(mount.shown), at: unescape(mount.at), v1_options })
 }
 
 /// One line of `/proc/self/cgroup`.
@@ -85,7 +78,7 @@ mod tests {
             31 23 0:28 / /sys/fs/cgroup/a\\040b rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
             41 31 0:38 /pod /sys/fs/cgroup/unified ro - cgroup2 cgroup2 rw\n\
             garbage\n";
-        let mounts = parse_mountinfo(table);
+        let mounts = parse_mountinfo(table.as_bytes());
         assert_eq!(mounts.len(), 2);
         assert_eq!(mounts[0].at, Path::new("/sys/fs/cgroup/a b"));
         assert_eq!(mounts[0].v1_options.as_deref().unwrap(), ["rw", "cpu", "cpuacct"]);

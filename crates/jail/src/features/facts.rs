@@ -1,6 +1,7 @@
 //! What the host's files say, without trying anything.
 
 use crate::cgroup::Layout;
+use crate::mountinfo::{mounts, unescape};
 use std::path::{Path, PathBuf};
 
 /// No file that we read here is longer.
@@ -247,10 +248,10 @@ fn is_filtered(status: &str) -> bool {
 /// distribution puts there, which the kernel lets pass (it is on an empty
 /// directory).
 fn is_proc_masked(mountinfo: &str) -> bool {
-    let targets = mountinfo.lines().filter_map(|line| line.split(' ').nth(4));
-    targets
-        .filter(|target| target.starts_with("/proc/"))
-        .any(|target| target != "/proc/sys/fs/binfmt_misc")
+    mounts(mountinfo.as_bytes())
+        .map(|mount| unescape(mount.at))
+        .filter(|at| at != Path::new("/proc") && at.starts_with("/proc"))
+        .any(|at| at != Path::new("/proc/sys/fs/binfmt_misc"))
 }
 
 /// The first user namespace alone maps all ids.
@@ -263,16 +264,7 @@ fn is_partial_map(map: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        root
-    }
+    use crate::testing::tree;
 
     fn facts(files: &[(&str, &str)]) -> Facts {
         Facts::read(tree(files).path(), Path::new("/opt/bin/atoll"))

@@ -2,11 +2,12 @@
 
 use super::system;
 use crate::listing::names_in;
+use crate::paths::normalise;
 use crate::spec::{Access, Entry, Kind, Source, What};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Directories below HOME that hold programs and nothing of the user's own.
 /// Credentials and settings of the same tools lie elsewhere and stay hidden.
@@ -221,7 +222,10 @@ impl Shown<'_> {
     /// the place that it names.
     fn target_of(&mut self, directory: &Path, link: &Path) {
         let Ok(text) = std::fs::read_link(link) else { return };
-        let Some(named) = plain(&directory.join(text)) else { return };
+        let named = normalise(&directory.join(text));
+        if named == Path::new("/") {
+            return;
+        }
         // Most lead to what is shown anyway.
         if self.place_of(&named).is_some() || self.is_own(&named) {
             return;
@@ -291,21 +295,6 @@ impl Shown<'_> {
 /// A link among programs to something else is no reason to show it.
 fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-}
-
-/// Without `.` and `..`, which are taken away by their names.
-fn plain(path: &Path) -> Option<PathBuf> {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::CurDir => {}
-            Component::RootDir | Component::Normal(_) | Component::Prefix(_) => plain.push(part),
-        }
-    }
-    (plain != Path::new("/")).then_some(plain)
 }
 
 #[cfg(test)]

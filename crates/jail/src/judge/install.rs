@@ -18,10 +18,10 @@ use super::denial::{Class, Rule};
 use super::git::config::{self, Entry, MAX_BYTES};
 use super::git::keys::{self, Holder};
 use super::git::layout::{Part, part};
-use super::git::repository;
 use super::names::{dot_git, fold};
 use super::state::{Case, Judged, State, kind, kind_at};
 use super::walk::Spot;
+use crate::paths::normalise;
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -127,7 +127,7 @@ impl State {
     /// a later write of config and hooks is judged.
     pub(super) fn is_safe_pointer(&self, directory: &[u8], target: &Path) -> bool {
         let base = Path::new(OsStr::from_bytes(directory));
-        let full = repository::normalise(&base.join(target));
+        let full = normalise(&base.join(target));
         let Some(relative) = self.relative(full.as_os_str().as_bytes()) else {
             return false;
         };

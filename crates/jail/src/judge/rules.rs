@@ -4,9 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use super::git::repository::normalise;
 use super::names::{Match, Pattern};
 use crate::listing::names_in;
+use crate::paths::normalise;
 
 /// Decides which paths may not even be read.
 ///

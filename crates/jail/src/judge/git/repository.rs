@@ -7,9 +7,10 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::config::{self, MAX_BYTES};
+use crate::paths::normalise;
 
 /// As deep as git follows includes.
 const MAX_INCLUDES: u32 = 10;
@@ -187,21 +188,6 @@ fn settings(content: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     lines.collect()
 }
 
-/// Takes out `.` and `..` without asking the file system.
-pub(in super::super) fn normalise(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                plain.pop();
-            }
-            other => plain.push(other),
-        }
-    }
-    plain
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -227,12 +213,6 @@ mod tests {
             (b"include.path".to_vec(), b"c".to_vec()),
         ];
         assert_eq!(settings(text), expected);
-    }
-
-    #[test]
-    fn normalising() {
-        assert_eq!(normalise(Path::new("/a/./b/../c")), Path::new("/a/c"));
-        assert_eq!(normalise(Path::new("/../a")), Path::new("/a"));
     }
 
     #[test]
