@@ -2,6 +2,7 @@
 
 use super::denial::{Class, Rule};
 use super::git::layout::Part;
+use super::ledger::Why;
 
 /// What is at a name, links not followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,8 +63,8 @@ pub(super) enum Site {
     CompletesBare {
         directory: Vec<u8>,
     },
-    /// A path that a repository's configuration or links name.
-    Linked,
+    /// A path that a repository's configuration names, or a link with a protected name.
+    Linked(Why),
     /// A file that tools obey; `is_place` where they do. `top` is the topmost
     /// protected name of it.
     Tool {
@@ -141,7 +142,7 @@ pub(super) fn decide(act: Act, site: &Site, facts: Facts) -> Verdict {
             }
             _ => Verdict::Allow,
         },
-        Site::Linked => refuse(act, Rule::GitLinked, Class::Repository),
+        Site::Linked(why) => refuse(act, why.rule, class_of_name(why.rule)),
         Site::Tool { is_place: true, .. } => refuse(act, Rule::ProjectTool, Class::ProjectTool),
         Site::Tool { is_place: false, .. } => match act {
             Act::Create(_) | Act::Write | Act::Place(_) => Verdict::Note,
@@ -173,17 +174,22 @@ fn refuse(act: Act, rule: Rule, class: Class) -> Verdict {
 
 /// A name on the way to a protected one: it must stay a directory of its own.
 fn above(act: Act, rule: Rule, facts: Facts) -> Verdict {
-    let class = match rule {
-        Rule::ProjectTool => Class::ProjectTool,
-        Rule::UserDeny => Class::User,
-        _ => Class::Repository,
-    };
+    let class = class_of_name(rule);
     match act {
         Act::Create(Kind::Link) | Act::Place(Kind::Link) => refuse(act, rule, class),
         Act::MoveOut(Kind::Directory) | Act::Place(Kind::Directory) if facts.holds_protected => {
             refuse(act, rule, class)
         }
         _ => Verdict::Allow,
+    }
+}
+
+/// Of the rules that names and links to them come under.
+fn class_of_name(rule: Rule) -> Class {
+    match rule {
+        Rule::ProjectTool => Class::ProjectTool,
+        Rule::UserDeny => Class::User,
+        _ => Class::Repository,
     }
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, lstat, statx};
 
+use super::denial::Rule;
 use super::git::repository;
 use super::names::fold;
 use super::survey::exists;
@@ -44,17 +45,28 @@ impl Identity {
     }
 }
 
+/// Why a path is protected that has no protected name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Why {
+    /// The rule for what names it.
+    pub(super) rule: Rule,
+    /// The protected name that is a link to it, where it is not a configuration
+    /// that names it.
+    pub(super) link: Option<Vec<u8>>,
+}
+
 /// A protected path, and as what it is compared.
 #[derive(Debug)]
 struct Linked {
     path: Vec<u8>,
     folded: Vec<u8>,
+    why: Why,
 }
 
 impl Linked {
-    fn new(path: Vec<u8>) -> Self {
+    fn new(path: Vec<u8>, why: Why) -> Self {
         let folded = fold(&path).into_owned();
-        Self { path, folded }
+        Self { path, folded, why }
     }
 
     /// What follows the folded `base`, as it was written.
@@ -170,14 +182,14 @@ impl Ledger {
             }
         }
         for path in found.linked.iter().map(|path| bytes(path)) {
-            self.link(path);
+            self.link(path, Why { rule: Rule::GitLinked, link: None });
         }
     }
 
-    /// Protects `path` and what is below it.
-    pub(super) fn link(&mut self, path: Vec<u8>) {
-        if !self.linked.iter().any(|linked| linked.path == path) {
-            self.linked.push(Linked::new(path));
+    /// Protects `path` and what is below it. The first reason under each rule stays.
+    pub(super) fn link(&mut self, path: Vec<u8>, why: Why) {
+        if !self.linked.iter().any(|linked| linked.path == path && linked.why.rule == why.rule) {
+            self.linked.push(Linked::new(path, why));
         }
     }
 
@@ -197,15 +209,19 @@ impl Ledger {
         found.max_by_key(|known| known.len()).map(Vec::as_slice)
     }
 
-    pub(super) fn is_linked(&self, path: &[u8]) -> bool {
+    /// Why `path` is protected, if it is. What the user denies, nothing lifts, so
+    /// that comes first.
+    pub(super) fn linked(&self, path: &[u8]) -> Option<&Why> {
         let path = fold(path);
-        self.linked.iter().any(|linked| within(&path, &linked.folded).is_some())
+        let found = self.linked.iter().filter(|linked| within(&path, &linked.folded).is_some());
+        found.map(|linked| &linked.why).min_by_key(|why| why.rule != Rule::UserDeny)
     }
 
-    /// What is protected below `path`, relative to it.
-    pub(super) fn linked_below(&self, path: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    /// What is protected below `path`, relative to it, by which rule.
+    pub(super) fn linked_below(&self, path: &[u8]) -> impl Iterator<Item = (Rule, Vec<u8>)> {
         let path = fold(path);
-        self.linked.iter().filter_map(move |linked| linked.below(&path))
+        let below = move |linked: &Linked| linked.below(&path).map(|rest| (linked.why.rule, rest));
+        self.linked.iter().filter_map(below)
     }
 
     /// Whether there is anything outside the workspace to look after.
@@ -262,7 +278,7 @@ impl Ledger {
         let folded = fold(from);
         for linked in &mut self.linked {
             if let Some(rest) = linked.below(&folded) {
-                *linked = Linked::new(join(to, &rest));
+                *linked = Linked::new(join(to, &rest), linked.why.clone());
             }
         }
         // What is mounted moves along with the directory that it is mounted in.
@@ -396,9 +412,18 @@ mod tests {
         assert!(!ledger.is_place(&bytes(&nested)));
         ledger.discover(&bytes(&nested.join("c/d")));
         assert!(ledger.is_place(&bytes(&nested)));
-        assert!(ledger.is_linked(&bytes(&nested.join("tools/hooks/pre-commit"))));
+        let by_git = Why { rule: Rule::GitLinked, link: None };
+        let hook = bytes(&nested.join("tools/hooks/pre-commit"));
+        assert_eq!(ledger.linked(&hook), Some(&by_git));
+        // What the user denies is stronger.
+        let denied = Why { rule: Rule::UserDeny, link: Some(b"/denied".to_vec()) };
+        ledger.link(hook.clone(), denied.clone());
+        assert_eq!(ledger.linked(&hook), Some(&denied));
         let below = bytes(&nested.join("tools"));
-        assert_eq!(ledger.linked_below(&below).collect::<Vec<_>>(), [b"hooks".to_vec()]);
+        assert_eq!(
+            ledger.linked_below(&below).collect::<Vec<_>>(),
+            [(Rule::GitLinked, b"hooks".to_vec()), (Rule::UserDeny, b"hooks/pre-commit".to_vec())]
+        );
         assert_eq!(
             ledger.git_directory_of(&bytes(&nested.join(".git/x"))),
             Some(&*bytes(&nested.join(".git")))

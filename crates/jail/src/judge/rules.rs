@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use super::denial::Rule;
 use super::names::{Match, Pattern};
 use crate::listing::names_in;
 use crate::paths::normalise;
@@ -108,8 +109,15 @@ impl FirstBytes {
     }
 }
 
+/// A name that is a link, and a path that it leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) from: Vec<u8>,
+    pub(super) to: Vec<u8>,
+}
+
 /// Where names at `root` lead that are links now: their targets are what tools read.
-pub(super) fn links_at<'a>(root: &Path, names: impl Iterator<Item = &'a Pattern>) -> Vec<Vec<u8>> {
+pub(super) fn links_at<'a>(root: &Path, names: impl Iterator<Item = &'a Pattern>) -> Vec<Link> {
     let present = names_in(root, LISTED_MAX);
     let literal = |pattern: &Pattern| {
         let first = OsStr::from_bytes(pattern.first_literal()?);
@@ -131,7 +139,8 @@ pub(super) fn links_at<'a>(root: &Path, names: impl Iterator<Item = &'a Pattern>
             .zip(path.file_name())
             .map(|(base, name)| base.join(name));
         for other in [named, real, below].into_iter().flatten().filter(|other| *other != path) {
-            found.push(other.into_os_string().into_vec());
+            let from = path.as_os_str().as_bytes().to_vec();
+            found.push(Link { from, to: other.into_os_string().into_vec() });
         }
     }
     found
@@ -165,9 +174,13 @@ impl Rules {
         self.allow.iter().any(|pattern| pattern.covers(path))
     }
 
-    /// Where protected names at the root lead that are links now.
-    pub(super) fn links_at(&self, root: &Path) -> Vec<Vec<u8>> {
-        links_at(root, self.tool_names.iter().chain(&self.deny))
+    /// Where protected names at the root lead that are links now, and the rule that
+    /// protects them.
+    pub(super) fn links_at(&self, root: &Path) -> impl Iterator<Item = (Rule, Link)> {
+        let of = |rule, names: &[Pattern]| {
+            links_at(root, names.iter()).into_iter().map(move |link| (rule, link))
+        };
+        of(Rule::UserDeny, &self.deny).chain(of(Rule::ProjectTool, &self.tool_names))
     }
 
     /// Gives every match, from the root down: which of them counts depends on
@@ -228,12 +241,16 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let root = std::fs::canonicalize(top.path()).unwrap();
         symlink("elsewhere", root.join(".envrc")).unwrap();
-        let expected = vec![root.join("elsewhere").into_os_string().into_vec()];
+        let link = |to: &str| Link {
+            from: root.join(".envrc").into_os_string().into_vec(),
+            to: root.join(to).into_os_string().into_vec(),
+        };
+        let expected = [(Rule::ProjectTool, link("elsewhere"))];
         let rules = rules(&[".envrc", ".vscode"]);
-        assert_eq!(rules.links_at(&root), expected);
+        assert_eq!(rules.links_at(&root).collect::<Vec<_>>(), expected);
         // Root lists it all the same.
         std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o311)).unwrap();
-        assert_eq!(rules.links_at(&root), expected);
+        assert_eq!(rules.links_at(&root).collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::call::{Call, PathArgument, decode};
 use super::caller::{Caller, errno};
 use super::denial::{Class, Denial, Report, Sink};
 use super::footing::{Footing, FootingError};
-use super::ledger::{Ledger, bytes};
+use super::ledger::{Ledger, Why, bytes};
 use super::moves::{self, Mover, Next, Place};
 use super::open::{Waiting, is_program};
 use super::rules::{Config, Root, Rules};
@@ -107,8 +107,8 @@ impl Judge {
             let device = look(&path)?.st_dev;
             ledger.leave_free(&path, device);
         }
-        for path in grants.iter().flat_map(|place| rules.links_at(place)) {
-            ledger.link(path);
+        for (rule, link) in grants.iter().flat_map(|place| rules.links_at(place)) {
+            ledger.link(link.to, Why { rule, link: Some(link.from) });
         }
         let told = Told::new(told_names, &grants);
         let masked = config.masked.into_iter().map(|(path, is_dir)| (bytes(&path), is_dir));

@@ -13,7 +13,7 @@ use super::call::{Call, PathArgument};
 use super::caller::Caller;
 use super::decide::{Act, Facts, Failure, Kind, Site, Verdict, decide};
 use super::denial::{Class, Denial, Report, Rule, Sink};
-use super::ledger::{Ledger, join, within};
+use super::ledger::{Ledger, Why, join, within};
 use super::open::Waiting;
 use super::pointer::Pointer;
 use super::rules::{Hidden, Rules};
@@ -152,13 +152,15 @@ impl State {
                 | Site::Hidden
                 | Site::Supervisor
                 | Site::Above { rule: Rule::UserDeny, .. }
+                | Site::Linked(Why { rule: Rule::UserDeny, .. })
         );
         if !is_final && self.is_lifted(&judged.path) {
             return Ok(Verdict::Allow);
         }
         match verdict {
             Verdict::Refuse { rule, class, failure } => {
-                Err(self.deny(case, &judged.path, rule, class, failure, None))
+                let detail = self.link_of(&judged.site);
+                Err(self.deny(case, &judged.path, rule, class, failure, detail))
             }
             Verdict::Note => {
                 match &judged.site {
@@ -169,6 +171,13 @@ impl State {
             }
             other => Ok(other),
         }
+    }
+
+    /// Says what link leads to a place that is protected only by that.
+    fn link_of(&self, site: &Site) -> Option<String> {
+        let Site::Linked(Why { link: Some(link), .. }) = site else { return None };
+        let link = self.relative(link).unwrap_or(link);
+        Some(format!("{} leads here", String::from_utf8_lossy(link)))
     }
 
     /// The path as patterns see it: relative to its root.

@@ -130,11 +130,15 @@ fn known(ledger: &Ledger, path: &[u8]) -> Option<Site> {
 }
 
 fn linked(ledger: &Ledger, path: &[u8]) -> Option<Site> {
-    if ledger.is_linked(path) {
-        return Some(Site::Linked);
+    if let Some(why) = ledger.linked(path) {
+        return Some(Site::Linked(why.clone()));
     }
-    let rests: Vec<_> = ledger.linked_below(path).map(Some).collect();
-    (!rests.is_empty()).then_some(Site::Above { rule: Rule::GitLinked, rests })
+    let (rules, rests): (Vec<_>, Vec<_>) =
+        ledger.linked_below(path).map(|(rule, rest)| (rule, Some(rest))).unzip();
+    // What the user denies, nothing lifts.
+    let denied = rules.iter().find(|rule| **rule == Rule::UserDeny);
+    let rule = *denied.or_else(|| rules.first())?;
+    Some(Site::Above { rule, rests })
 }
 
 /// Whether something is there, or may be: a workload can close a directory above

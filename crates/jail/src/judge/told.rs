@@ -27,7 +27,7 @@ pub(super) struct Told {
 impl Told {
     pub(super) fn new(names: Vec<Pattern>, roots: &[PathBuf]) -> Self {
         let targets = roots.iter().flat_map(|root| links_at(root, names.iter()));
-        let targets = targets.map(|path| fold(&path).into_owned()).collect();
+        let targets = targets.map(|link| fold(&link.to).into_owned()).collect();
         let first = FirstBytes::of(&names);
         Self { names, first, targets, changed: BTreeMap::new(), is_cut: false }
     }

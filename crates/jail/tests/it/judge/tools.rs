@@ -114,23 +114,43 @@ fn a_clone_that_tracks_them_works_and_is_told() {
 }
 
 #[test]
-fn a_link_in_their_place_protects_its_target() {
+fn a_link_in_their_place_protects_its_target_and_is_named() {
     with_tools(|sandbox| {
+        sandbox.options.deny = vec!["denied"];
+        sandbox.options.allow = vec!["/conf/secret"];
         sandbox.on_host("mkdir -p conf/code && echo a > conf/code/tasks.json && ln -s conf/code .vscode
-            ln -s nowhere .envrc && ln -s loop .idea && ln -s .idea loop && ln -s /etc/hostname .bashrc");
+            ln -s nowhere .envrc && ln -s loop .idea && ln -s .idea loop && ln -s /etc/hostname .bashrc
+            git init -q . && git config core.hooksPath myhooks && ln -s conf/secret denied");
         let before = sandbox.picture(".");
-        for (script, rule, path) in [
-            ("echo x > conf/code/tasks.json", "git-linked", "conf/code/tasks.json"),
-            ("echo x > .vscode/launch.json", "git-linked", "conf/code/launch.json"),
-            ("mv conf c2", "git-linked", "conf"),
-            ("echo x > nowhere", "git-linked", "nowhere"),
-            ("echo x > .envrc", "project-tool", ".envrc"),
-            ("ln -sfn elsewhere .vscode", "project-tool", ".vscode"),
-            ("rm .idea", "project-tool", ".idea"),
+        for (script, rule, path, detail) in [
+            (
+                "echo x > conf/code/tasks.json",
+                "project-tool",
+                "conf/code/tasks.json",
+                ".vscode leads here",
+            ),
+            (
+                "echo x > .vscode/launch.json",
+                "project-tool",
+                "conf/code/launch.json",
+                ".vscode leads here",
+            ),
+            ("echo x > nowhere", "project-tool", "nowhere", ".envrc leads here"),
+            ("echo x > .envrc", "project-tool", ".envrc", ""),
+            ("ln -sfn elsewhere .vscode", "project-tool", ".vscode", ""),
+            ("rm .idea", "project-tool", ".idea", ""),
+            ("mkdir myhooks", "git-linked", "myhooks", ""),
+            // What is allowed there is not what the user denies by a link.
+            ("echo x > conf/secret", "user-deny", "conf/secret", "denied leads here"),
+            ("mv conf c2", "user-deny", "conf", ""),
         ] {
-            sandbox.run(script).fails().denies(rule, path);
+            let outcome = sandbox.run(script).fails().denies(rule, path);
+            assert!(outcome.denials.iter().all(|told| told.detail == detail), "{outcome:#?}");
             assert_eq!(sandbox.picture("."), before, "{script}");
         }
+        // Without the link nothing is wrong with it.
+        sandbox.on_host("rm denied .envrc");
+        sandbox.run("echo x > conf/secret; echo x > nowhere").succeeds().denies_nothing();
     });
 }
 
