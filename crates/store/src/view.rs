@@ -171,16 +171,29 @@ pub(crate) struct Known {
     pub(crate) mode: Option<u32>,
 }
 
+/// One file of the project with several names, as an apply left it that made or
+/// removed another of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KnownFile {
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+    pub(crate) ctime: Time,
+}
+
 /// The directories of the project that a session touches, as they were before
-/// the first of its changes was applied.
+/// the first of its changes was applied, and files as one of its applies left
+/// them.
 ///
 /// Applying changes the directories' own change times, so that a second apply
 /// (of the rest, or after an interruption) could not tell its own traces from
-/// the host's. It compares inode and mode with this instead. A directory that was
-/// in conflict is not in here, so that it stays so.
+/// the host's. It compares inode and mode with this instead. The change time of
+/// a file moves when one of its other names comes or goes, so what an apply made
+/// of it is noted at its end. What was in conflict is not in here, so that it
+/// stays so.
 #[derive(Debug, Clone, Default)]
 pub struct Baseline {
     known: BTreeMap<PathBuf, Known>,
+    files: BTreeMap<PathBuf, KnownFile>,
 }
 
 impl Baseline {
@@ -192,6 +205,12 @@ impl Baseline {
         self.known.insert(path, known);
     }
 
+    /// Whether a file is as an earlier apply left it.
+    pub(crate) fn is_own_trace(&self, path: &Path, host: &Stamp) -> bool {
+        let found = KnownFile { dev: host.dev, ino: host.ino, ctime: host.ctime };
+        host.kind != FileKind::Dir && self.files.get(path) == Some(&found)
+    }
+
     /// Reads a baseline file; an unfinished last line is left out.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
@@ -199,8 +218,12 @@ impl Baseline {
         let complete =
             bytes.iter().rposition(|byte| *byte == 0).map_or(&[][..], |end| &bytes[..end]);
         for line in complete.split(|byte| *byte == 0) {
-            if let Some((path, known)) = parse_line(line) {
-                baseline.insert(path, known);
+            match parse_line(line) {
+                Some((path, Line::Directory(known))) => baseline.insert(path, known),
+                Some((path, Line::File(known))) => {
+                    baseline.files.insert(path, known);
+                }
+                None => {}
             }
         }
         baseline
@@ -209,26 +232,48 @@ impl Baseline {
     /// One entry: device, inode and mode in decimal (a dash where it is not
     /// known), the path, and a NUL.
     pub(crate) fn line(path: &Path, known: Known) -> Vec<u8> {
-        use std::os::unix::ffi::OsStrExt as _;
         let mode = known.mode.map_or("-".into(), |mode| mode.to_string());
-        let mut line = format!("{} {} {mode} ", known.dev, known.ino).into_bytes();
-        line.extend(path.as_os_str().as_bytes());
-        line.push(0);
-        line
+        line(path, known.dev, known.ino, &mode)
+    }
+
+    /// One entry of a file: in place of the mode an `@` and the change time, in
+    /// seconds and nanoseconds.
+    pub(crate) fn file_line(path: &Path, known: KnownFile) -> Vec<u8> {
+        let time = format!("@{}.{}", known.ctime.sec, known.ctime.nsec);
+        line(path, known.dev, known.ino, &time)
     }
 }
 
-fn parse_line(line: &[u8]) -> Option<(PathBuf, Known)> {
+fn line(path: &Path, dev: u64, ino: u64, state: &str) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let mut line = format!("{dev} {ino} {state} ").into_bytes();
+    line.extend(path.as_os_str().as_bytes());
+    line.push(0);
+    line
+}
+
+/// What an entry of a baseline is about.
+enum Line {
+    Directory(Known),
+    File(KnownFile),
+}
+
+fn parse_line(line: &[u8]) -> Option<(PathBuf, Line)> {
     use std::os::unix::ffi::OsStringExt as _;
     let mut parts = line.splitn(4, |byte| *byte == b' ');
     let mut word = || std::str::from_utf8(parts.next()?).ok();
     let (dev, ino) = (word()?.parse().ok()?, word()?.parse().ok()?);
-    let mode = match word()? {
-        "-" => None,
-        mode => Some(mode.parse().ok()?),
+    let state = word()?;
+    let line = if let Some(time) = state.strip_prefix('@') {
+        let (sec, nsec) = time.rsplit_once('.')?;
+        let ctime = Time { sec: sec.parse().ok()?, nsec: nsec.parse().ok()? };
+        Line::File(KnownFile { dev, ino, ctime })
+    } else {
+        let mode = if state == "-" { None } else { Some(state.parse().ok()?) };
+        Line::Directory(Known { dev, ino, mode })
     };
     let path = std::ffi::OsString::from_vec(parts.next()?.to_vec());
-    Some((path.into(), Known { dev, ino, mode }))
+    Some((path.into(), line))
 }
 
 #[cfg(test)]
@@ -243,8 +288,11 @@ mod tests {
         let unsure = Known { mode: None, ..known };
         let mut bytes = Baseline::line(odd, known);
         bytes.extend(Baseline::line(Path::new(""), unsure));
+        let file = KnownFile { dev: 3, ino: 4, ctime: Time { sec: -5, nsec: 6 } };
+        bytes.extend(Baseline::file_line(odd, file));
         bytes.extend(b"1 2 3 torn");
         let baseline = Baseline::parse(&bytes);
+        assert_eq!(baseline.files, BTreeMap::from([(odd.to_owned(), file)]));
         assert_eq!(baseline.known.len(), 2);
         assert_eq!(baseline.get(odd), Some(known));
         assert_eq!(baseline.get(Path::new("")), Some(unsure));

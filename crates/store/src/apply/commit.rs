@@ -1,13 +1,14 @@
 //! Puts staged versions in place and moves deleted ones out.
 
 use super::finish::Finish;
+use super::materialise::Origins;
 use super::select::Selected;
 use super::stage::{Stage, Staged, needs_new, slot};
 use super::{ApplyError, Outcome, Request};
 use crate::beneath;
 use crate::changes::{Change, ChangeKind, Changes, Conflict};
-use crate::node::{FileKind, Stamp};
-use crate::view::{Baseline, Known, View};
+use crate::node::{FileKind, Stamp, Time};
+use crate::view::{Baseline, Known, KnownFile, View};
 use rustix::fs::RenameFlags;
 use rustix::io::{Errno, Result as OsResult};
 use std::collections::{HashMap, HashSet};
@@ -23,9 +24,12 @@ pub(super) struct Run<'a> {
     pub(super) request: &'a Request<'a>,
     pub(super) outcome: Outcome,
     pub(super) finish: Finish,
-    /// Files of which we removed one of several names, which moves the change
-    /// time of the others.
+    pub(super) origins: Origins,
+    /// Files of which we made or removed one of several names, which moves the
+    /// change time of the others.
     touched: HashSet<(u64, u64)>,
+    /// The change time of each file of the host that was compared.
+    compared: HashMap<(u64, u64), Time>,
     /// What the host has where the session deletes, by path.
     doomed: HashMap<&'a Path, Stamp>,
 }
@@ -41,15 +45,29 @@ impl<'a> Run<'a> {
         let deleted = changes.list.iter().filter(|change| change.kind == ChangeKind::Deleted);
         let doomed =
             deleted.filter_map(|change| Some((change.path.as_path(), change.host?))).collect();
+        let hosts = changes.list.iter().filter_map(|change| change.host);
+        let compared = hosts.map(|host| (host.id(), host.ctime)).collect();
         Self {
             view,
             changes,
             request,
             outcome: Outcome::default(),
             finish: Finish::default(),
+            origins: Origins::new(),
             touched: HashSet::new(),
+            compared,
             doomed,
         }
+    }
+
+    /// Says whether a file of the host may get another name, and that it gets one.
+    pub(super) fn touch(&mut self, file: &Stamp) -> bool {
+        let is_as_compared = |time: &Time| *time == file.ctime || self.touched.contains(&file.id());
+        let may = self.compared.get(&file.id()).is_none_or(is_as_compared);
+        if may {
+            self.touched.insert(file.id());
+        }
+        may
     }
 
     fn change(&self, selected: Selected) -> &'a Change {
@@ -84,6 +102,27 @@ impl<'a> Run<'a> {
             Some(mut file) => file.write_all(bytes),
             None => Ok(()),
         }
+    }
+
+    /// Writes down what became of files that have a name less or more and are yet
+    /// to be applied, when none of their names changes any more.
+    pub(super) fn note_touched(&self) -> Result<(), ApplyError> {
+        let mut bytes = Vec::new();
+        for change in self.changes.list.iter().filter(|change| change.conflict.is_none()) {
+            let Some(host) = change.host.filter(|host| self.touched.contains(&host.id())) else {
+                continue;
+            };
+            let found = beneath::find(self.view.project(), &change.path);
+            // What cannot be looked at any more will be a conflict.
+            if let Ok(Some(found)) = found
+                && found.kind != FileKind::Dir
+                && found.same_content_as(&host)
+            {
+                let known = KnownFile { dev: found.dev, ino: found.ino, ctime: found.ctime };
+                bytes.extend(Baseline::file_line(&change.path, known));
+            }
+        }
+        self.write_baseline(&bytes).map_err(|source| ApplyError::Baseline { source })
     }
 
     /// Notes a directory whose mode is not the final one, so that an apply that
@@ -241,7 +280,7 @@ impl<'a> Run<'a> {
     ) -> OsResult<Step> {
         self.exchange_in(stage, name, &change.path, dir, last, host)?;
         if self.is_what_came_out(stage, name, &change.path, host)? {
-            self.touched.insert(host.id());
+            self.taken(&change.path, host);
             return Ok(Step::Applied);
         }
         exchange(stage.dir(), name, dir, last)?;
@@ -289,6 +328,15 @@ impl<'a> Run<'a> {
         Ok(met == expected.count())
     }
 
+    /// What the host had at `path` loses this name, with all that was in it.
+    fn taken(&mut self, path: &Path, host: &Stamp) {
+        self.touched.insert(host.id());
+        if host.kind == FileKind::Dir {
+            let inner = self.doomed.iter().filter(|(doomed, _)| doomed.starts_with(path));
+            self.touched.extend(inner.map(|(_, host)| host.id()));
+        }
+    }
+
     /// Moves a deleted file or directory into the stage, which is removed last.
     fn take_out(&mut self, stage: &Stage, selected: Selected) -> OsResult<Step> {
         let change = self.change(selected);
@@ -310,7 +358,7 @@ impl<'a> Run<'a> {
         let name = slot(selected.index);
         rename_new(dir.as_fd(), last, stage.dir(), &name)?;
         if self.is_what_came_out(stage, &name, &change.path, &host)? {
-            self.touched.insert(host.id());
+            self.taken(&change.path, &host);
             self.finish.forget(&change.path);
             return Ok(Step::Applied);
         }

@@ -11,14 +11,14 @@
 use super::{ApplyError, copy, stage_name};
 use crate::beneath;
 use crate::changes::compare::{open_wanted, target, wanted_xattrs};
-use crate::changes::{Changes, Wanted};
-use crate::node::{FileKind, Time};
+use crate::changes::{Changes, Source, Wanted};
+use crate::node::{FileKind, Stamp, Time};
 use crate::overlay;
 use crate::remove;
 use crate::view::View;
-use rustix::fs::{Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::{Errno, Result as OsResult};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -26,13 +26,17 @@ use std::path::{Path, PathBuf};
 /// The name in the staging directory; there is one at a time.
 const NEW: &str = "new";
 
-/// Copies what comes from the project by redirects. Gives whether there was
-/// anything, so that the changes have to be read anew.
+/// Where each copy with several names comes from: a path of the project and what
+/// was there, by the copy's inode.
+pub(super) type Origins = HashMap<(u64, u64), (PathBuf, Stamp)>;
+
+/// Copies what comes from the project by redirects. Nothing if there is none;
+/// else the changes have to be read anew.
 pub(super) fn materialise(
     view: &View,
     changes: &Changes,
     session: &str,
-) -> Result<bool, ApplyError> {
+) -> Result<Option<Origins>, ApplyError> {
     let stage = stage_name(session);
     let error = |path: &Path, source: Errno| ApplyError::Prepare {
         path: path.to_owned(),
@@ -40,7 +44,7 @@ pub(super) fn materialise(
     };
     remove::remove(view.upper(), &stage).map_err(|source| error(Path::new(&stage), source))?;
     if changes.redirected.is_empty() {
-        return Ok(false);
+        return Ok(None);
     }
     let make = || {
         rustix::fs::mkdirat(view.upper(), &stage, Mode::RWXU)?;
@@ -48,8 +52,23 @@ pub(super) fn materialise(
     };
     let dir = make().map_err(|source| error(Path::new(&stage), source))?;
     let times = times_of_parents(view, changes).map_err(|(path, source)| error(&path, source))?;
+    // Names of one file stay so among what comes along.
+    let (mut copies, mut origins) = (HashMap::<(u64, u64), &Path>::new(), Origins::new());
     for (path, wanted) in &changes.moved_in {
-        copy_in(view, dir.as_fd(), path, wanted).map_err(|source| error(path, source))?;
+        let stamp = &wanted.stamp;
+        let has_names = stamp.kind == FileKind::File && stamp.nlink > 1;
+        let copy = copies.get(&stamp.id()).filter(|_| has_names);
+        match copy {
+            Some(first) => link_in(view, first, path),
+            None => copy_in(view, dir.as_fd(), path, wanted),
+        }
+        .map_err(|source| error(path, source))?;
+        if let (true, Source::Project(from)) = (has_names, &wanted.source) {
+            let made = beneath::handle(view.upper(), path).and_then(beneath::stamp);
+            let made = made.map_err(|source| error(path, source))?;
+            copies.entry(stamp.id()).or_insert(path);
+            origins.entry(made.id()).or_insert_with(|| (from.clone(), *stamp));
+        }
     }
     for (path, mtime) in &times {
         let set = beneath::dir(view.upper(), path)
@@ -64,7 +83,7 @@ pub(super) fn materialise(
     }
     drop(dir);
     remove::remove(view.upper(), &stage).map_err(|source| error(Path::new(&stage), source))?;
-    Ok(true)
+    Ok(Some(origins))
 }
 
 /// The times that directories of the upper have, or are to have, apart from the
@@ -88,6 +107,13 @@ fn times_of_parents(
         }
     }
     Ok(times)
+}
+
+/// Gives what was copied to `first` another name.
+fn link_in(view: &View, first: &Path, path: &Path) -> OsResult<()> {
+    let (from, old) = beneath::parent(view.upper(), first)?;
+    let (to, new) = beneath::parent(view.upper(), path)?;
+    rustix::fs::linkat(from, old, to, new, AtFlags::empty())
 }
 
 fn copy_in(view: &View, stage: BorrowedFd<'_>, path: &Path, wanted: &Wanted) -> OsResult<()> {

@@ -16,6 +16,13 @@
 //! 3. *Finish*: deletions, the same way and last, whole directories in one
 //!    move; then modes and times of directories, innermost first.
 //!
+//! Names of one file stay so: among what is new; with names that the project has
+//! as they should be; and for files that come with a directory that root's overlay
+//! moved, with every name that the host's file has, since then the file itself is
+//! linked to its new place before its old name goes. A session of an ordinary user
+//! has copies of such files, which do not tell whose they are, so names that were
+//! moved apart are files of their own.
+//!
 //! When the program is killed, the staging directory is all that stays behind,
 //! and the next apply, or [`sweep`], removes it. An apply can be repeated: what
 //! is done already is no longer a change.
@@ -27,6 +34,7 @@ mod materialise;
 mod select;
 mod stage;
 
+use self::materialise::Origins;
 use crate::beneath;
 use crate::changes::{self, Changes, ChangesError, Conflict};
 use crate::remove;
@@ -94,28 +102,35 @@ pub enum ApplyError {
 /// At the first failure that is not a conflict. Changes made before it stay,
 /// nothing else does, and the same apply can be repeated.
 pub fn apply(view: &View, changes: &Changes, request: &Request<'_>) -> Result<Outcome, ApplyError> {
-    if materialise::materialise(view, changes, request.session)? {
-        return apply_own(view, &changes::read(view)?, request);
+    match materialise::materialise(view, changes, request.session)? {
+        Some(origins) => apply_own(view, &changes::read(view)?, request, origins),
+        None => apply_own(view, changes, request, Origins::new()),
     }
-    apply_own(view, changes, request)
 }
 
 /// Applies changes whose content is all in the upper.
-fn apply_own(view: &View, changes: &Changes, request: &Request<'_>) -> Result<Outcome, ApplyError> {
+fn apply_own(
+    view: &View,
+    changes: &Changes,
+    request: &Request<'_>,
+    origins: Origins,
+) -> Result<Outcome, ApplyError> {
     let selected = select::select(changes, request)?;
     let mut run = commit::Run::new(view, changes, request);
+    run.origins = origins;
     run.outcome.left_out = changes.list.len() - selected.len();
     let selected = run.set_conflicts_aside(selected);
     if !selected.is_empty() {
         run.note_baseline()?;
         let outcome = stage::Stage::make(&mut run).and_then(|stage| {
-            let staged = stage.fill(view, changes, &selected)?;
+            let staged = stage.fill(&mut run, &selected)?;
             run.commit(&stage, &staged, &selected)
         });
         // Modes that were widened to get here come back in any case, and after
         // the stage is gone, whose removal may need them.
         let finished = run.finish();
-        outcome.and(finished)?;
+        let noted = run.note_touched();
+        outcome.and(finished).and(noted)?;
     }
     let mut outcome = run.outcome;
     outcome.applied.sort();

@@ -7,7 +7,7 @@ use super::{ApplyError, stage_name};
 use crate::beneath;
 use crate::changes::compare::{self, open_wanted};
 use crate::changes::{Change, ChangeKind, Changes, Source, Wanted};
-use crate::node::FileKind;
+use crate::node::{FileKind, Stamp};
 use crate::remove;
 use crate::view::View;
 use crate::xattr::Xattrs;
@@ -64,12 +64,18 @@ impl Stage {
     /// Makes the new version of each change that has one.
     pub(super) fn fill(
         &self,
-        view: &View,
-        changes: &Changes,
+        run: &mut Run<'_>,
         selected: &[Selected],
     ) -> Result<Staged, ApplyError> {
+        let (view, changes) = (run.view, run.changes);
         let changed: HashSet<&Path> =
             changes.list.iter().map(|change| change.path.as_path()).collect();
+        let going: HashSet<&Path> = selected
+            .iter()
+            .map(|selected| &changes.list[selected.index])
+            .filter(|change| change.kind == ChangeKind::Deleted || needs_new(change))
+            .map(|change| change.path.as_path())
+            .collect();
         let mut links: HashMap<(u64, u64), usize> = HashMap::new();
         let mut staged = Staged::new();
         let mut is_any = false;
@@ -85,7 +91,10 @@ impl Stage {
             let peers = peers(changes, wanted);
             let shared = match links.get(&wanted.stamp.id()).filter(|_| !peers.is_empty()) {
                 Some(first) => self.link_staged(*first, *index),
-                None => self.link_unchanged(view, peers, &changed, *index),
+                None => {
+                    self.link_unchanged(run, peers, &changed, *index)
+                        || self.link_origin(run, wanted, &going, *index)
+                }
             };
             if !shared {
                 self.new_version(view, change, wanted, &slot(*index)).map_err(error)?;
@@ -118,19 +127,60 @@ impl Stage {
     /// should be.
     fn link_unchanged(
         &self,
-        view: &View,
+        run: &mut Run<'_>,
         peers: &[PathBuf],
         changed: &HashSet<&Path>,
         index: usize,
     ) -> bool {
-        let Some(peer) = peers.iter().find(|peer| !changed.contains(peer.as_path())) else {
+        let peer = peers.iter().find(|peer| !changed.contains(peer.as_path()));
+        peer.is_some_and(|peer| self.link(run, peer, &|_| true, index))
+    }
+
+    /// Links to the host's own file that comes here with a directory that moved,
+    /// so that it stays the same as its other names, wherever they are. Only if
+    /// the name that it has now goes: no session wants both to be one.
+    fn link_origin(
+        &self,
+        run: &mut Run<'_>,
+        wanted: &Wanted,
+        going: &HashSet<&Path>,
+        index: usize,
+    ) -> bool {
+        let Some((from, stamp)) = run.origins.get(&wanted.stamp.id()).cloned() else {
             return false;
         };
-        let link = || -> OsResult<()> {
-            let (dir, name) = beneath::parent(view.project(), peer)?;
-            rustix::fs::linkat(dir, name, &self.dir, slot(index), AtFlags::empty())
+        let is_same = |file: &Stamp| {
+            file.same_content_as(&stamp)
+                && file.ctime == stamp.ctime
+                && file.mode == wanted.stamp.mode
         };
-        link().is_ok()
+        going.contains(from.as_path()) && self.link(run, &from, &is_same, index)
+    }
+
+    /// Makes a file of the project the new version, if it may be.
+    fn link(
+        &self,
+        run: &mut Run<'_>,
+        path: &Path,
+        may: &dyn Fn(&Stamp) -> bool,
+        index: usize,
+    ) -> bool {
+        let slot = slot(index);
+        let mut link = || -> OsResult<bool> {
+            let (dir, name) = beneath::parent(run.view.project(), path)?;
+            let Some(found) = beneath::look(&dir, name)? else { return Ok(false) };
+            if !may(&found) || !run.touch(&found) {
+                return Ok(false);
+            }
+            rustix::fs::linkat(dir, name, &self.dir, &slot, AtFlags::empty())?;
+            let is_it = beneath::look(&self.dir, &slot)?.is_some_and(|it| it.id() == found.id());
+            if !is_it {
+                // The host has just put another one there.
+                rustix::fs::unlinkat(&self.dir, &slot, AtFlags::empty())?;
+            }
+            Ok(is_it)
+        };
+        link().unwrap_or(false)
     }
 
     fn new_version(

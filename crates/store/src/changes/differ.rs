@@ -37,7 +37,7 @@ impl Walk<'_> {
             conflict =
                 conflict.or((check.is_replaced || check.mode_changed).then_some(Conflict::Changed));
         } else {
-            conflict = conflict.or(self.newer(&host).then_some(Conflict::Changed));
+            conflict = conflict.or(self.is_changed(&path, &host).then_some(Conflict::Changed));
         }
         if !is_kept {
             let before = Some(self.host_node(&path, &host)?);
@@ -95,9 +95,9 @@ impl Walk<'_> {
         host: Option<Stamp>,
     ) -> Result<(), ChangesError> {
         let mut conflict = frame.taint;
-        if let (Source::Project(_), false) = (&source, stamp.kind == FileKind::Dir) {
+        if let (Source::Project(from), false) = (&source, stamp.kind == FileKind::Dir) {
             // The file that moved must be the one the sandbox moved.
-            conflict = conflict.or(self.newer(&stamp).then_some(Conflict::Changed));
+            conflict = conflict.or(self.is_changed(from, &stamp).then_some(Conflict::Changed));
         }
         let mut wanted = Wanted { source, stamp };
         let withheld = withhold(&mut wanted.stamp, host.as_ref(), frame.inherits_setgid);
@@ -114,7 +114,7 @@ impl Walk<'_> {
                 None => return Ok(()),
             }
         } else if let Some(host) = &host {
-            conflict = conflict.or(self.newer(host).then_some(Conflict::Changed));
+            conflict = conflict.or(self.is_changed(&path, host).then_some(Conflict::Changed));
             if host.kind == FileKind::Dir {
                 let check = self.doom(frame, &path, host);
                 conflict = conflict.or(check.is_replaced.then_some(Conflict::Changed));
@@ -265,7 +265,7 @@ impl Walk<'_> {
         let host = host?;
         let started = self.view.spec.started;
         if host.kind != FileKind::Dir {
-            return self.newer(host).then_some(Conflict::Changed);
+            return self.is_changed(&inner.path, host).then_some(Conflict::Changed);
         }
         inner.in_host = true;
         let known = self.view.spec.baseline.get(&inner.path);

@@ -34,7 +34,7 @@
 //! overlay noted no inode (mounts in a user namespace).
 //!
 //! What it may report needlessly: a hard link to the same file was made or
-//! removed elsewhere; the mode of a directory whose entries changed; a file
+//! removed elsewhere, by others or by an apply that was killed; the mode of a directory whose entries changed; a file
 //! renamed in the session while the host worked in the same directory.
 //! `force` exists for these, and keeps the host's version beside.
 

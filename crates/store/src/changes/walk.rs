@@ -163,6 +163,12 @@ impl<'v> Walk<'v> {
         self.view.spec.started.is_some_and(|started| is_newer(host.ctime, started))
     }
 
+    /// Whether a file of the project changed since the start, and not by an
+    /// earlier apply.
+    pub(super) fn is_changed(&self, path: &Path, host: &Stamp) -> bool {
+        self.newer(host) && !self.view.spec.baseline.is_own_trace(path, host)
+    }
+
     /// Keeps a directory for the baseline, unless it already is another one than
     /// the sandbox saw.
     pub(super) fn note_dir(&mut self, path: &Path, host: &Stamp, check: DirCheck) {

@@ -7,5 +7,6 @@ mod conflicts;
 mod hostile;
 mod image;
 mod kill;
+mod links;
 mod session;
 mod support;

@@ -31,7 +31,9 @@ for top, below, files in os.walk("."):
             show(os.path.join(top, name))
 "#;
 
-/// A tree with what is easily lost on the way.
+/// A tree with what is easily lost on the way. Names of one file are within a
+/// directory that moves, since an ordinary user's overlay keeps no link between
+/// what is copied up and what is not.
 const TREE: &str = r#"
 mkdir -p src/deep/kept src/ro/kept src/kept-empty other
 echo one > src/one; echo two > src/deep/two; echo exec > src/run; chmod 755 src/run
@@ -40,21 +42,9 @@ echo ro > src/ro/file; echo ro > src/ro/kept/file; chmod 0444 src/ro/file
 head -c 300000 /dev/urandom > src/deep/kept/large; truncate -s 5M src/deep/sparse
 python3 -c 'import os; os.setxattr("src/deep/kept", "user.k", b"v"); os.setxattr("src/one", "user.f", b"w")'
 touch -d 2001-02-03T04:05:06.123456789 src/deep/kept/large src/deep/kept src/ro/kept src/kept-empty
+ln src/one src/one-too; ln src/deep/two src/deep/kept/two-too; touch -d 2001-02-03 src/deep/kept
 chmod 0555 src/ro src/ro/kept; chmod 0700 src/kept-empty
 "#;
-
-/// [`TREE`], and names of one file: both within a directory that moves, since
-/// an overlay keeps no link between what is copied up and what is not. Applying
-/// what root's overlay moved makes files of their own of them.
-fn tree(project: &Project) -> String {
-    match project.user {
-        User::Root => TREE.to_owned(),
-        User::Ordinary => {
-            let links = "ln src/one src/one-too; ln src/deep/two src/deep/kept/two-too";
-            format!("{TREE}{links}\ntouch -d 2001-02-03 src/deep/kept\n")
-        }
-    }
-}
 
 fn review(project: &Project, script: &str) -> Ran {
     project.run_sh(&["--workspace", "review", "--timeout", "60s"], script)
@@ -86,6 +76,23 @@ fn with_control(project: &Project, setup: &str, script: &str) -> PathBuf {
     control
 }
 
+#[test]
+fn names_of_one_file_in_two_directories_that_move_are_no_conflict() {
+    each(|project| {
+        let set_up = "mkdir src other; echo one > src/one; ln src/one other/too; ln src/one stays";
+        assert_eq!(project.bare_sh(set_up).code(), Some(0));
+        let script = [rename("src", "lib"), rename("other", "more")].join("\n");
+        succeeded(review(project, &script));
+        let applied = succeeded(atoll(project, &["apply", "--yes"]));
+        assert!(!applied.text().contains("conflict"), "{}", applied.text());
+        let found = project.bare_sh("cat lib/one more/too stays; ls; stat -c %h stays");
+        // An ordinary user's session has copies, and nothing says whose.
+        let links = if project.user == User::Root { 3 } else { 1 };
+        let expected = format!("one\none\none\nlib\nmore\nstays\n{links}\n");
+        assert_eq!(found.stdout(), expected, "{}", found.text());
+    });
+}
+
 /// Runs `script` under review and bare: what is seen inside and what is on the
 /// host after applying must be what the bare run made.
 fn check(project: &Project, setup: &str, script: &str) {
@@ -108,14 +115,14 @@ fn rename(from: &str, to: &str) -> String {
 
 #[test]
 fn a_directory_of_the_project_moves_with_all_that_is_in_it() {
-    each(|project| check(project, &tree(project), &rename("src", "lib")));
+    each(|project| check(project, TREE, &rename("src", "lib")));
 }
 
 #[test]
 fn a_nested_directory_moves_elsewhere_and_a_read_only_one_in_its_place() {
     each(|project| {
         let script = [rename("src/deep", "other/deep"), rename("src/ro", "src/rw")].join("\n");
-        check(project, &tree(project), &script);
+        check(project, TREE, &script);
     });
 }
 
@@ -126,14 +133,14 @@ fn a_directory_that_changed_in_the_session_moves_with_its_changes_and_again() {
             ln src/deep/new/n src/deep/new/m; touch -d 2002-02-02 src/deep/kept/large src/deep/new/n";
         let script =
             [change, &rename("src", "lib"), &rename("lib/deep", "deep"), &rename("lib", "src")];
-        check(project, &tree(project), &script.join("\n"));
+        check(project, TREE, &script.join("\n"));
     });
 }
 
 #[test]
 fn an_empty_directory_is_replaced() {
     each(|project| {
-        check(project, &format!("{}mkdir -p empty\n", tree(project)), &rename("src", "empty"));
+        check(project, &format!("{TREE}mkdir -p empty\n"), &rename("src", "empty"));
     });
 }
 
