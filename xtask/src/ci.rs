@@ -35,8 +35,8 @@ enum Step {
     Doctests,
     /// Unit and integration tests
     Nextest,
-    /// Control groups on a kernel of their own
-    GuestV2,
+    /// Control groups, and the program, on Debian's kernel in a virtual machine
+    Guests,
     /// Ten thousand runs leave nothing behind
     Soak,
     /// Skipped tests against the committed list
@@ -112,7 +112,7 @@ impl Step {
                 cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
             }
             Self::Nextest => nextest(),
-            Self::GuestV2 => guest_v2(),
+            Self::Guests => guests(),
             Self::Soak => soak::run(&soak::Args { runs: 10_000 }),
             Self::Skips => skips::run(),
             Self::Doctests => cargo(&["test", "--workspace", "--doc"]),
@@ -138,10 +138,13 @@ fn nextest() -> Result<()> {
     process::run(nextest.env(skips::FOLDER_VARIABLE, folder))
 }
 
-fn guest_v2() -> Result<()> {
-    let mut script = Command::new("tests/guest-v2/run.sh");
-    let lines = process::lines(script.current_dir(workspace::root()))?;
-    skips::record("guest-v2", &lines)
+fn guests() -> Result<()> {
+    for (name, script) in [("guest-v2", "v2.sh"), ("guest-program", "program.sh")] {
+        let mut script = Command::new(workspace::root().join("tests/guests").join(script));
+        let lines = process::lines(script.current_dir(workspace::root()))?;
+        skips::record(name, &lines)?;
+    }
+    Ok(())
 }
 
 fn rustdoc() -> Result<()> {

@@ -46,7 +46,7 @@ const DEBIAN_PACKAGES: &[DebianPackage] = &[
     package("util-linux", "setpriv and unshare: tests as an ordinary user"),
 ];
 
-/// For the machines that the pure cgroup v2 kernel of `tests/guest-v2` is for.
+/// For the machines that the pure cgroup v2 kernel of `tests/guests` is for.
 const DEBIAN_PACKAGES_X86_64: &[DebianPackage] = &[
     package("linux-image-cloud-amd64", "a small kernel to test on"),
     package("qemu-system-x86", "starts that kernel, without KVM if need be"),
