@@ -5,6 +5,7 @@ use super::pump::{Pump, Read, Write};
 use super::relay::Relay;
 use super::signals::{self, Signals};
 use super::stdio::Stdio;
+use super::terminal::takes_output;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
@@ -417,7 +418,9 @@ impl Copy {
             Read::Zero | Read::Failed(_) => self.pump.finish(),
             Read::Some | Read::Nothing => {}
         }
-        if let Write::Failed(_) = self.pump.write(&self.to, PIECE_BYTES) {
+        if takes_output(self.to.as_fd())
+            && let Write::Failed(_) = self.pump.write(&self.to, PIECE_BYTES)
+        {
             self.pump.abandon();
         }
         read == Read::Some

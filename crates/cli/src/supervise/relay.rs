@@ -192,6 +192,9 @@ impl Relay {
     }
 
     fn write_output(&mut self) {
+        if self.output.is_empty() || !self.terminal.takes_output() {
+            return;
+        }
         if let Write::Failed(_) = self.output.write(self.terminal.fd(), self.terminal.write_limit())
         {
             self.hang_up();
@@ -289,5 +292,44 @@ impl Relay {
     pub(super) fn close(&mut self) {
         self.step_back();
         self.master = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_testkit::pty::pair;
+
+    fn raw(terminal: &OwnedFd) {
+        let mut modes = rustix::termios::tcgetattr(terminal).unwrap();
+        modes.make_raw();
+        rustix::termios::tcsetattr(terminal, OptionalActions::Now, &modes).unwrap();
+    }
+
+    #[test]
+    fn a_terminal_that_takes_no_more_is_not_waited_for() {
+        // Nobody can open a master anew, so it stays a file that makes its writer wait.
+        let (user, screen) = pair().unwrap();
+        raw(&screen);
+        rustix::io::ioctl_fionbio(&user, true).unwrap();
+        // The kernel moves what was written on, so there is room again for a while.
+        let moment = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+        while poll(&mut [PollFd::new(&user, PollFlags::OUT)], Some(&moment)).unwrap() > 0 {
+            while rustix::io::write(&user, &[0; 100]).is_ok() {}
+        }
+        rustix::io::ioctl_fionbio(&user, false).unwrap();
+        let mut relay = Relay::new(Terminal::open(user.as_fd(), false).unwrap());
+        let (master, command) = pair().unwrap();
+        raw(&command);
+        rustix::io::write(&command, b"word").unwrap();
+        poll(&mut [PollFd::new(&master, PollFlags::IN)], None).unwrap();
+        relay.connect(master);
+        let (say, hear) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let got = relay.serve_master(PollFlags::IN);
+            say.send((got, relay.is_flushed()))
+        });
+        // What is read is kept until there is room for it.
+        assert_eq!(hear.recv_timeout(Duration::from_secs(20)), Ok((true, false)));
     }
 }

@@ -9,6 +9,7 @@
 //! writes are small and follow poll(2).
 
 use super::control::Place;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Termios, Winsize,
@@ -69,6 +70,11 @@ impl Terminal {
     pub(super) fn write_limit(&self) -> usize {
         const WITHOUT_NONBLOCK: usize = 256;
         if self.own_file { usize::MAX } else { WITHOUT_NONBLOCK }
+    }
+
+    /// Says whether a piece of [`Terminal::write_limit`] can be written without waiting.
+    pub(super) fn takes_output(&self) -> bool {
+        self.own_file || takes_output(self.fd.as_fd())
     }
 
     pub(super) fn saved(&self) -> Option<&Termios> {
@@ -183,6 +189,12 @@ impl Drop for Terminal {
     fn drop(&mut self) {
         self.leave_raw();
     }
+}
+
+/// Says whether poll(2) gives leave to write.
+pub(super) fn takes_output(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|count| count > 0)
 }
 
 /// Says whether two sets of modes are the same but for the output.
