@@ -1,13 +1,17 @@
 //! Everything that is decided and opened before the sandbox exists.
 
-use super::caller::{self, Caller};
+use super::cache::Cache;
+use super::caller::{self, Caller, Identity};
+use super::environment::Environment;
 use super::inside::{Inside, Supervision};
+use super::masker::Mask;
 use super::notes::{self, Notes};
 use super::repository::Repository;
-use super::view::{self, HandedTree, System};
+use super::view::{self, HandedTree, System, View};
 use super::{author, cache, command, environment, image, own, protect, repository, review};
 use crate::env;
 use crate::error::CliError;
+use crate::policy::ignore::{Hidden, IgnoreSet};
 use crate::policy::load::Loaded;
 use crate::policy::show;
 use crate::supervise::{Restore, Stdio, Stream};
@@ -15,7 +19,7 @@ use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_guest::init::TerminalSpec;
 use atoll_guest::workload::{Standard, Workload};
 use atoll_jail::host::Account;
-use atoll_jail::spec::What;
+use atoll_jail::spec::{Entry, What};
 use atoll_store::session::Session;
 use rustix::process::{Resource, Rlimit};
 use std::ffi::OsString;
@@ -52,115 +56,31 @@ pub(super) fn prepare(
     stdio: &mut Stdio,
     restore: Restore,
 ) -> Result<Prepared, CliError> {
-    let policy = &loaded.merged.policy;
-    let caller = Caller::find(loaded.home.clone());
-    let project = project(loaded)?;
-    let identity = caller.identity(project.owner);
-    let outside_uid = identity.user.outside_uid;
-    if outside_uid != caller.uid && !caller::exists(outside_uid) {
-        let error = format!("root cannot become user {outside_uid}, who is not in this namespace");
-        return Err(CliError::new(error)
-            .hint("start atoll as an ordinary user, or give this container a full range of ids"));
-    }
-    let user_name = caller.name_inside(identity.user.inside_uid);
-    let cache_home = cache_home(&caller);
-    let written = policy.files.write.iter().map(|grant| grant.value.path.as_path());
-    let shown = (policy.workspace.mode.value != WorkspaceMode::None).then_some(&*project.root);
-    let mut own = vec![cache_home.clone()];
-    own.extend(crate::session::home());
-    own::keep_out(shown.into_iter().chain(written), &own)?;
-    cache::base(&cache_home)
-        .map_err(|error| in_cache("the cache cannot be used", &cache_home, error))?;
-    let image = image::root(&policy.image.value, &cache_home)?;
-    let account = Account {
-        name: user_name.clone(),
-        uid: identity.user.inside_uid,
-        gid: identity.user.inside_gid,
-        home: caller.home.clone(),
-        shell: shell(&caller, image.as_deref()),
-    };
-    let base = cache_home.join("host");
-    let etc = atoll_jail::host::etc(&base, &account, HOSTNAME, image.as_deref())
-        .map_err(|error| in_cache("the sandbox's /etc cannot be made", &cache_home, error))?;
-    let owner = (identity.user.outside_uid, identity.user.outside_gid);
-    let cache = cache::open(&cache_home.join("projects"), &project.root, owner)
-        .map_err(|error| in_cache("the project's cache cannot be opened", &cache_home, error))?;
+    let ground = Ground::find(loaded)?;
+    let kept = Kept::open(&ground)?;
     let (ignore, hidden) = loaded
         .scan_hidden()
         .map_err(|error| CliError::new("the hidden files are not known").because(error))?;
-    let session = match policy.workspace.mode.value {
-        WorkspaceMode::Review => {
-            let masked = hidden.iter().map(|hidden| hidden.path.clone()).collect();
-            Some(review::start(&project.root, masked, identity.user)?)
-        }
-        WorkspaceMode::Live | WorkspaceMode::None => None,
-    };
-    let repository = repository(loaded, &project, &caller);
-    let git_files = author::files(&caller.home, env::XDG_CONFIG_HOME.path());
-    let view = view::build(&view::Given {
-        git_settings: author::settings(&git_files),
-        policy,
-        repository: repository.as_ref(),
-        project: &project,
-        identity,
-        home: &caller.home,
-        system: image.as_deref().map_or(System::Host, System::Image),
-        etc: &etc,
-        hostname: HOSTNAME,
-        cache: Some(&cache),
-        hidden: &hidden,
-        session: session.as_ref(),
-        hands_in: caller.uid == 0,
-    })
-    .map_err(|error| CliError::new("the root file system cannot be shown").because(error))?;
-    let directory = command::directory(Some(&loaded.cwd), shown, &caller.home);
-    let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    let environment = environment::build(
-        &environment::Given {
-            caller: &variables,
-            policy: &policy.env,
-            home: &caller.home,
-            user: &user_name,
-            shell: image.as_ref().map(|_| &*account.shell),
-            directory: &directory,
-        },
-        &|path| view::shows(&view.spec, image.as_deref(), path),
-    );
-    let workload = workload(words, &environment, directory, policy, stdio, restore)?;
-    if caller.uid == 0 {
-        give_pipes(&workload.standard, owner);
+    let session = ground.session(&hidden)?;
+    let view = ground.view(&kept, &hidden, session.as_ref())?;
+    let directory = command::directory(Some(&loaded.cwd), ground.shown(), &ground.caller.home);
+    let environment = ground.environment(&kept, &view, &directory);
+    let workload = workload(words, &environment, directory, ground.policy, stdio, restore)?;
+    if ground.caller.uid == 0 {
+        give_pipes(&workload.standard, ground.owner());
     }
-    let masks = view.spec.view.iter().filter_map(|entry| match entry.what {
-        What::Mask { kind } => Some((entry.at.clone(), kind)),
-        _ => None,
-    });
-    let masks = masks.collect();
-    let mode = policy.workspace.mode.value;
-    // Root's overlay renames directories by itself.
-    let moved = (mode == WorkspaceMode::Review && caller.uid != 0).then(|| project.root.clone());
-    // What is granted is written at once, whatever becomes of the project.
-    let is_judged = mode == WorkspaceMode::Live || !policy.files.write.is_empty();
-    let supervision = match moved {
-        moved if is_judged => Supervision::Judge(protect::rules(policy, &project, ignore)?, moved),
-        Some(root) => Supervision::Move(root),
-        None => Supervision::Tell,
-    };
+    let supervision = ground.supervision(ignore)?;
     let steps = atoll_jail::plan::plan(&view.spec)
         .map_err(|error| CliError::new("the sandbox cannot be planned").because(error))?;
-    let terminal = stdio.setup().map(|setup| TerminalSpec {
-        settings: setup.termios,
-        size: setup.size,
-        front: setup.place == crate::supervise::Place::Front,
-    });
     Ok(Prepared {
         inside: Inside {
-            user: identity.user,
+            user: ground.identity.user,
             steps,
             filters: supervision.filters(&view.confinement),
+            masks: masks(&view),
             confinement: view.confinement,
             workload,
-            terminal,
-            masks,
+            terminal: terminal(stdio),
             supervision,
         },
         trees: Trees { handed: view.handed, late: view.late },
@@ -171,7 +91,168 @@ pub(super) fn prepare(
             hidden: notes::hidden_paths(&hidden),
         },
         warnings: show::warnings(loaded, &hidden),
-        told: cache.path.with_extension("told"),
+        told: kept.cache.path.with_extension("told"),
+    })
+}
+
+/// What a run stands on: who asks for it, for what project, and whom the command becomes.
+struct Ground<'a> {
+    loaded: &'a Loaded,
+    policy: &'a EffectivePolicy,
+    caller: Caller,
+    project: view::Project,
+    identity: Identity,
+}
+
+/// What lies in the caller's cache between runs.
+struct Kept {
+    image: Option<PathBuf>,
+    account: Account,
+    /// The directory that becomes `/etc`.
+    etc: PathBuf,
+    /// The project's own.
+    cache: Cache,
+}
+
+impl Kept {
+    fn open(ground: &Ground<'_>) -> Result<Self, CliError> {
+        let Ground { policy, caller, identity, .. } = ground;
+        let home = cache_home(caller);
+        let written = policy.files.write.iter().map(|grant| grant.value.path.as_path());
+        let mut own = vec![home.clone()];
+        own.extend(crate::session::home());
+        own::keep_out(ground.shown().into_iter().chain(written), &own)?;
+        cache::base(&home).map_err(|error| in_cache("the cache cannot be used", &home, error))?;
+        let image = image::root(&policy.image.value, &home)?;
+        let account = Account {
+            name: caller.name_inside(identity.user.inside_uid),
+            uid: identity.user.inside_uid,
+            gid: identity.user.inside_gid,
+            home: caller.home.clone(),
+            shell: shell(caller, image.as_deref()),
+        };
+        let etc = atoll_jail::host::etc(&home.join("host"), &account, HOSTNAME, image.as_deref())
+            .map_err(|error| in_cache("the sandbox's /etc cannot be made", &home, error))?;
+        let cache = cache::open(&home.join("projects"), &ground.project.root, ground.owner())
+            .map_err(|error| in_cache("the project's cache cannot be opened", &home, error))?;
+        Ok(Self { image, account, etc, cache })
+    }
+}
+
+impl<'a> Ground<'a> {
+    fn find(loaded: &'a Loaded) -> Result<Self, CliError> {
+        let caller = Caller::find(loaded.home.clone());
+        let project = project(loaded)?;
+        let identity = caller.identity(project.owner);
+        let uid = identity.user.outside_uid;
+        if uid != caller.uid && !caller::exists(uid) {
+            let error = format!("root cannot become user {uid}, who is not in this namespace");
+            return Err(CliError::new(error).hint(
+                "start atoll as an ordinary user, or give this container a full range of ids",
+            ));
+        }
+        Ok(Self { loaded, policy: &loaded.merged.policy, caller, project, identity })
+    }
+
+    /// Uid and gid, on the host, of whom the command becomes.
+    fn owner(&self) -> (u32, u32) {
+        (self.identity.user.outside_uid, self.identity.user.outside_gid)
+    }
+
+    /// The project's directory, if the command sees it.
+    fn shown(&self) -> Option<&Path> {
+        let mode = self.policy.workspace.mode.value;
+        (mode != WorkspaceMode::None).then_some(&*self.project.root)
+    }
+
+    /// A session of its own, if the project is under review.
+    fn session(&self, hidden: &[Hidden]) -> Result<Option<Session>, CliError> {
+        match self.policy.workspace.mode.value {
+            WorkspaceMode::Review => {
+                let masked = hidden.iter().map(|hidden| hidden.path.clone()).collect();
+                review::start(&self.project.root, masked, self.identity.user).map(Some)
+            }
+            WorkspaceMode::Live | WorkspaceMode::None => Ok(None),
+        }
+    }
+
+    /// What the command sees.
+    fn view(
+        &self,
+        kept: &Kept,
+        hidden: &[Hidden],
+        session: Option<&Session>,
+    ) -> Result<View, CliError> {
+        let home = &self.caller.home;
+        let repository = repository(self.loaded, &self.project, &self.caller);
+        let git_files = author::files(home, env::XDG_CONFIG_HOME.path());
+        view::build(&view::Given {
+            git_settings: author::settings(&git_files),
+            policy: self.policy,
+            repository: repository.as_ref(),
+            project: &self.project,
+            identity: self.identity,
+            home,
+            system: kept.image.as_deref().map_or(System::Host, System::Image),
+            etc: &kept.etc,
+            hostname: HOSTNAME,
+            cache: Some(&kept.cache),
+            hidden,
+            session,
+            hands_in: self.caller.uid == 0,
+        })
+        .map_err(|error| CliError::new("the root file system cannot be shown").because(error))
+    }
+
+    /// The command's variables.
+    fn environment(&self, kept: &Kept, view: &View, directory: &Path) -> Environment {
+        let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        let image = kept.image.as_deref();
+        environment::build(
+            &environment::Given {
+                caller: &variables,
+                policy: &self.policy.env,
+                home: &self.caller.home,
+                user: &kept.account.name,
+                shell: image.map(|_| &*kept.account.shell),
+                directory,
+            },
+            &|path| view::shows(&view.spec, image, path),
+        )
+    }
+
+    /// What PID 1 does about the command's calls.
+    fn supervision(&self, ignore: IgnoreSet) -> Result<Supervision, CliError> {
+        let Self { policy, project, .. } = self;
+        let mode = policy.workspace.mode.value;
+        // Root's overlay renames directories by itself.
+        let is_moved = mode == WorkspaceMode::Review && self.caller.uid != 0;
+        let moved = is_moved.then(|| project.root.clone());
+        // What is granted is written at once, whatever becomes of the project.
+        let is_judged = mode == WorkspaceMode::Live || !policy.files.write.is_empty();
+        Ok(match moved {
+            moved if is_judged => {
+                Supervision::Judge(protect::rules(policy, project, ignore)?, moved)
+            }
+            Some(root) => Supervision::Move(root),
+            None => Supervision::Tell,
+        })
+    }
+}
+
+fn masks(view: &View) -> Vec<Mask> {
+    let mask = |entry: &Entry| match entry.what {
+        What::Mask { kind } => Some((entry.at.clone(), kind)),
+        _ => None,
+    };
+    view.spec.view.iter().filter_map(mask).collect()
+}
+
+fn terminal(stdio: &Stdio) -> Option<TerminalSpec> {
+    stdio.setup().map(|setup| TerminalSpec {
+        settings: setup.termios,
+        size: setup.size,
+        front: setup.place == crate::supervise::Place::Front,
     })
 }
 
@@ -221,7 +302,7 @@ pub(super) fn project(loaded: &Loaded) -> Result<view::Project, CliError> {
 
 fn workload(
     words: &[OsString],
-    environment: &environment::Environment,
+    environment: &Environment,
     directory: PathBuf,
     policy: &EffectivePolicy,
     stdio: &mut Stdio,
@@ -275,10 +356,9 @@ const PIPE_MAGIC: u64 = 0x5049_5045;
 /// Gives root's pipes to the workload's user, who else could use them but not
 /// open them by a name such as `/dev/stdout`. Root loses nothing by it.
 fn give_pipes(standard: &[Standard; 3], (uid, gid): (u32, u32)) {
-    let caller = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
-    for (standard, inherited) in standard.iter().zip(caller) {
+    for (number, standard) in (0_u8..).zip(standard) {
         let fd = match standard {
-            Standard::Inherit => inherited,
+            Standard::Inherit => standard_of_ours(number),
             Standard::Descriptor(fd) => fd.as_fd(),
             Standard::Terminal | Standard::Closed => continue,
         };
