@@ -1,121 +1,19 @@
 //! Reads a document. Every problem is told at once, each with its line.
 
-use super::document::{Document, List, Located, Place};
+mod error;
+mod item;
+
+pub use error::{ParseError, ParseErrorKind, ParseErrors};
+
+use super::document::{Document, Located, Place};
 use super::keys::{KEYS, sections};
-use super::pattern::{EnvPattern, PathPattern, PatternError};
-use super::value::{
-    Bytes, Cpus, Image, Limit, NetworkMode, ValueError, nearest, parse_duration, suggest,
-};
-use std::fmt;
-use std::path::PathBuf;
-use std::str::FromStr;
-use toml::Spanned;
+use super::value::{NetworkMode, nearest};
+use item::{env_pattern, file_name, host_path, kind_of, path_pattern, plain};
 use toml::de::{DeTable, DeValue};
 
 /// Longest document that is read, in bytes. A policy is a page or two; this keeps a
 /// file that is something else from being parsed at all.
 pub const MAX_DOCUMENT_BYTES: usize = 256 << 10;
-
-/// One problem in a document.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {kind}")]
-pub struct ParseError {
-    /// The line, from 1.
-    pub line: u32,
-    /// What is wrong there.
-    pub kind: ParseErrorKind,
-}
-
-/// What is wrong in a document.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ParseErrorKind {
-    /// Longer than [`MAX_DOCUMENT_BYTES`].
-    #[error("the document has {bytes} bytes, more than {MAX_DOCUMENT_BYTES}")]
-    TooLong {
-        /// How long it is.
-        bytes: usize,
-    },
-    /// TOML is UTF-8.
-    #[error("not valid UTF-8")]
-    NotUtf8,
-    /// Not TOML.
-    #[error("{message}")]
-    Syntax {
-        /// What the TOML reader says.
-        message: String,
-    },
-    /// A table that does not exist.
-    #[error("unknown table [{name}]{}", suggest(.did_you_mean.as_deref()))]
-    UnknownSection {
-        /// As written.
-        name: String,
-        /// The nearest that exists.
-        did_you_mean: Option<String>,
-    },
-    /// A key outside a table.
-    #[error("{name:?} stands outside a table{}", in_table(.section.as_deref()))]
-    Loose {
-        /// As written.
-        name: String,
-        /// The table that has such a key.
-        section: Option<String>,
-    },
-    /// A key that its table does not have.
-    #[error("unknown key {name:?} in [{section}]{}", suggest(.did_you_mean.as_deref()))]
-    UnknownKey {
-        /// The table.
-        section: String,
-        /// As written.
-        name: String,
-        /// The nearest that exists: in this table, else in another (`limits.memory`).
-        did_you_mean: Option<String>,
-    },
-    /// Another kind of value was needed.
-    #[error("{key} must be {expected}, not {found}")]
-    WrongType {
-        /// Table and key.
-        key: String,
-        /// What is needed.
-        expected: &'static str,
-        /// What is there.
-        found: &'static str,
-    },
-    /// The kind is right, the value is not.
-    #[error("{key}: {problem}")]
-    Value {
-        /// Table and key.
-        key: String,
-        /// What is wrong.
-        problem: ValueError,
-    },
-    /// The pattern cannot be understood.
-    #[error("{key}: {problem}")]
-    Pattern {
-        /// Table and key.
-        key: String,
-        /// What is wrong.
-        problem: PatternError,
-    },
-}
-
-fn in_table(section: Option<&str>) -> String {
-    section.map(|section| format!("; write it under [{section}]")).unwrap_or_default()
-}
-
-/// All problems of one document, by line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParseErrors(pub Vec<ParseError>);
-
-impl fmt::Display for ParseErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.0.iter().enumerate() {
-            write!(f, "{}{error}", if index == 0 { "" } else { "\n" })?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for ParseErrors {}
 
 /// Reads a policy document.
 ///
@@ -262,163 +160,6 @@ impl Reader {
             key => unreachable!("{key} is in the table of keys but not read"),
         }
     }
-
-    fn fail(&mut self, line: u32, kind: ParseErrorKind) {
-        self.errors.push(ParseError { line, kind });
-    }
-
-    fn wrong_type(&mut self, item: &Item<'_>, expected: &'static str) {
-        let kind = ParseErrorKind::WrongType {
-            key: item.key.clone(),
-            expected,
-            found: kind_of(item.value),
-        };
-        self.fail(item.line, kind);
-    }
-
-    fn located<T>(&mut self, item: &Item<'_>, value: Result<T, ValueError>) -> Option<Located<T>> {
-        match value {
-            Ok(value) => Some(Located::new(value, item.place())),
-            Err(problem) => {
-                self.fail(item.line, ParseErrorKind::Value { key: item.key.clone(), problem });
-                None
-            }
-        }
-    }
-
-    fn string<'t>(&mut self, item: &Item<'t>, expected: &'static str) -> Option<&'t str> {
-        match item.value {
-            DeValue::String(text) => Some(text.as_ref()),
-            _ => {
-                self.wrong_type(item, expected);
-                None
-            }
-        }
-    }
-
-    fn boolean(&mut self, item: &Item<'_>) -> Option<Located<bool>> {
-        match item.value {
-            DeValue::Boolean(value) => Some(Located::new(*value, item.place())),
-            _ => {
-                self.wrong_type(item, "true or false");
-                None
-            }
-        }
-    }
-
-    fn word<T: FromStr<Err = ValueError>>(&mut self, item: &Item<'_>) -> Option<Located<T>> {
-        let text = self.string(item, "a string")?;
-        self.located(item, text.parse())
-    }
-
-    fn size(&mut self, item: &Item<'_>) -> Option<Located<Limit<Bytes>>> {
-        let value = match item.value {
-            DeValue::String(text) => text.parse(),
-            DeValue::Integer(_) => {
-                integer(item.value, 0, u64::MAX).map(|bytes| Limit::AtMost(Bytes(bytes)))
-            }
-            _ => {
-                self.wrong_type(item, "a size, as in \"512MiB\"");
-                return None;
-            }
-        };
-        self.located(item, value)
-    }
-
-    fn count(&mut self, item: &Item<'_>) -> Option<Located<Limit<u32>>> {
-        let value = match item.value {
-            DeValue::String(text) if text == "none" => Ok(Limit::Unlimited),
-            DeValue::Integer(_) => integer(item.value, 0, u64::from(u32::MAX))
-                .map(|count| Limit::AtMost(u32::try_from(count).unwrap_or(u32::MAX))),
-            _ => {
-                self.wrong_type(item, "a whole number or \"none\"");
-                return None;
-            }
-        };
-        self.located(item, value)
-    }
-
-    fn cpus(&mut self, item: &Item<'_>) -> Option<Located<Limit<Cpus>>> {
-        let value = match item.value {
-            DeValue::String(text) if text == "none" => Ok(Limit::Unlimited),
-            DeValue::Integer(number) => number.to_string().parse::<Cpus>().map(Limit::AtMost),
-            DeValue::Float(number) => number.as_str().parse::<Cpus>().map(Limit::AtMost),
-            _ => {
-                self.wrong_type(item, "a number, as in 1.5, or \"none\"");
-                return None;
-            }
-        };
-        self.located(item, value)
-    }
-
-    fn time(&mut self, item: &Item<'_>) -> Option<Located<Limit<std::time::Duration>>> {
-        let text = self.string(item, "a time with its unit, as in \"90s\", or \"none\"")?;
-        let value = if text == "none" {
-            Ok(Limit::Unlimited)
-        } else {
-            parse_duration(text).map(Limit::AtMost)
-        };
-        self.located(item, value)
-    }
-
-    fn image(&mut self, item: &Item<'_>) -> Option<Located<Image>> {
-        let text = self.string(item, "\"host\" or a path")?;
-        let value = if text == "host" { Ok(Image::Host) } else { absolute(text).map(Image::Path) };
-        self.located(item, value)
-    }
-
-    fn list<T>(
-        &mut self,
-        item: &Item<'_>,
-        expected: &'static str,
-        read: fn(&str, &str) -> Result<T, ParseErrorKind>,
-    ) -> Option<List<T>> {
-        let DeValue::Array(array) = item.value else {
-            self.wrong_type(item, expected);
-            return None;
-        };
-        let mut items = Vec::new();
-        for element in array {
-            let line = self.lines.of(element.span().start);
-            let element = Item { key: item.key.clone(), line, value: element.get_ref() };
-            let Some(text) = self.string(&element, "a list of strings") else { continue };
-            match read(&element.key, text) {
-                Ok(value) => items.push(Located::new(value, element.place())),
-                Err(kind) => self.fail(line, kind),
-            }
-        }
-        Some(List { place: item.place(), items })
-    }
-
-    fn env_set(&mut self, item: &Item<'_>, document: &mut Document) {
-        let DeValue::Table(table) = item.value else {
-            self.wrong_type(item, "a table of strings");
-            return;
-        };
-        for (name, value) in table {
-            let entry = self.env_entry(name, value);
-            document.env.set.extend(entry);
-        }
-    }
-
-    fn env_entry(
-        &mut self,
-        name: &Spanned<toml::de::DeString<'_>>,
-        value: &Spanned<DeValue<'_>>,
-    ) -> Option<(String, Located<std::ffi::OsString>)> {
-        let line = self.lines.of(name.span().start);
-        let name = name.get_ref().as_ref();
-        let item = Item { key: format!("env.set.{name}"), line, value: value.get_ref() };
-        let text = self.string(&item, "a string")?;
-        let checked = if name.is_empty() || name.contains(['=', '\0']) {
-            Err(ValueError::EnvName { text: name.to_owned() })
-        } else if text.contains('\0') {
-            Err(ValueError::Nul)
-        } else {
-            Ok(text.into())
-        };
-        self.located(&item, checked).map(|value| (name.to_owned(), value))
-    }
 }
 
 fn unknown_key(section: &str, name: &str) -> ParseErrorKind {
@@ -431,73 +172,11 @@ fn unknown_key(section: &str, name: &str) -> ParseErrorKind {
     ParseErrorKind::UnknownKey { section: section.to_owned(), name: name.to_owned(), did_you_mean }
 }
 
-fn kind_of(value: &DeValue<'_>) -> &'static str {
-    match value {
-        DeValue::String(_) => "a string",
-        DeValue::Integer(_) => "a whole number",
-        DeValue::Float(_) => "a fraction",
-        DeValue::Boolean(_) => "true or false",
-        DeValue::Datetime(_) => "a date",
-        DeValue::Array(_) => "a list",
-        DeValue::Table(_) => "a table",
-    }
-}
-
-fn integer(value: &DeValue<'_>, least: u64, most: u64) -> Result<u64, ValueError> {
-    let DeValue::Integer(number) = value else { unreachable!("callers look at the kind first") };
-    let out_of_range = || ValueError::Range { text: number.to_string(), least, most };
-    let parsed =
-        u64::from_str_radix(number.as_str(), number.radix()).map_err(|_| out_of_range())?;
-    if (least..=most).contains(&parsed) { Ok(parsed) } else { Err(out_of_range()) }
-}
-
-fn plain(key: &str, text: &str) -> Result<String, ParseErrorKind> {
-    if text.contains('\0') {
-        return Err(ParseErrorKind::Value { key: key.to_owned(), problem: ValueError::Nul });
-    }
-    Ok(text.to_owned())
-}
-
-fn file_name(key: &str, text: &str) -> Result<String, ParseErrorKind> {
-    if text.is_empty() || text == "." || text == ".." || text.contains(['/', '\0']) {
-        let problem = ValueError::FileName { text: text.to_owned() };
-        return Err(ParseErrorKind::Value { key: key.to_owned(), problem });
-    }
-    Ok(text.to_owned())
-}
-
-fn host_path(key: &str, text: &str) -> Result<PathBuf, ParseErrorKind> {
-    absolute(text).map_err(|problem| ParseErrorKind::Value { key: key.to_owned(), problem })
-}
-
-/// A path that means the same wherever one stands: `/…`, `~` or `~/…`, without `..`.
-fn absolute(text: &str) -> Result<PathBuf, ValueError> {
-    if text.contains('\0') {
-        return Err(ValueError::Nul);
-    }
-    if !(text.starts_with('/') || text == "~" || text.starts_with("~/")) {
-        return Err(ValueError::RelativePath { text: text.to_owned() });
-    }
-    if text.split('/').any(|part| part == "..") {
-        return Err(ValueError::ClimbingPath { text: text.to_owned() });
-    }
-    Ok(PathBuf::from(text))
-}
-
-fn path_pattern(key: &str, text: &str) -> Result<PathPattern, ParseErrorKind> {
-    PathPattern::parse(text)
-        .map_err(|problem| ParseErrorKind::Pattern { key: key.to_owned(), problem })
-}
-
-fn env_pattern(key: &str, text: &str) -> Result<EnvPattern, ParseErrorKind> {
-    EnvPattern::parse(text)
-        .map_err(|problem| ParseErrorKind::Pattern { key: key.to_owned(), problem })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::policy::WorkspaceMode;
+    use crate::policy::value::{Bytes, Cpus, Limit};
     use proptest::prelude::*;
 
     fn errors(text: &str) -> String {
