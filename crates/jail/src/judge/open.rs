@@ -153,8 +153,7 @@ impl State {
         judged: &Judged,
     ) -> Result<Option<Answer>, Errno> {
         if judged.site == Site::Supervisor {
-            // The kernel would ask what this process may do, not the caller.
-            if !(request.reads_only() && is_open_to_all(&judged.path)) {
+            if !is_shown(*request, judged) {
                 self.verdict(case, Act::Write, judged, Facts::default())?;
             }
             return Ok(None);
@@ -239,8 +238,13 @@ impl State {
     ) -> Result<Answer, Errno> {
         let footing = case.caller.footing;
         let judged = self.judged(case, footing.path_of(object.as_fd())?);
-        let is_judged = !request.reads_only() || judged.site == Site::Hidden;
-        if judged.site != Site::Free && is_judged {
+        let is_judged = match judged.site {
+            Site::Free => false,
+            Site::Hidden => true,
+            Site::Supervisor => !is_shown(request, &judged),
+            _ => !request.reads_only(),
+        };
+        if is_judged {
             match self.verdict(case, Act::Write, &judged, Facts::default())? {
                 Verdict::Allow => {}
                 _ => return Err(Errno::ACCESS),
@@ -269,6 +273,12 @@ impl State {
             _ => Ok(None),
         }
     }
+}
+
+/// Whether what lies in the supervisor's own directory of procfs is for this caller
+/// too. The kernel would ask what this process may do, not the caller.
+fn is_shown(request: Request, judged: &Judged) -> bool {
+    request.reads_only() && is_open_to_all(&judged.path)
 }
 
 /// Whether the caller of an open with these flags may want to run what it writes:

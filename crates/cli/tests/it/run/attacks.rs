@@ -1,7 +1,7 @@
 //! Ways out that were tried and once worked.
 
 use super::each;
-use atoll_testkit::run::Project;
+use atoll_testkit::run::{Project, Ran};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -50,6 +50,46 @@ fn a_mask_comes_back_in_a_directory_that_was_renamed() {
         assert_eq!(told, "new secret\nreadable");
         project.write(".atollignore", ".env\n");
         assert_eq!(after_a_save(project, "mv b c", "c/.env"), "hidden");
+    });
+}
+
+/// Takes hold of files of a process without any right, then opens what it holds.
+const REOPEN: &str = r#"
+import os, sys
+process = sys.argv[1]
+for name in sys.argv[2:]:
+    held = os.open(f"/proc/{process}/{name}", os.O_PATH)
+    for link in (f"/proc/self/fd/{held}", f"/dev/fd/{held}", f"/proc/thread-self/fd/{held}"):
+        try:
+            os.open(link, os.O_RDONLY | os.O_CREAT)
+            print("opened", name)
+        except PermissionError:
+            print("refused", name)
+"#;
+
+#[test]
+fn what_pid_1_may_see_of_itself_is_not_opened_by_way_of_a_descriptor() {
+    const NAMES: [&str; 6] = ["maps", "smaps", "fd", "fdinfo", "task/1/maps", "task/1/fd"];
+    each(|project| {
+        let outcomes = |word: &str, names: &[&str]| {
+            names.iter().map(|name| format!("{word} {name}\n").repeat(3)).collect::<String>()
+        };
+        let way = [&["-c", REOPEN, "1"], &NAMES[..], &["comm"]].concat();
+        let all = format!("{}{}", outcomes("refused", &NAMES), outcomes("opened", &["comm"]));
+        for flags in [
+            &["--workspace", "live"][..],
+            &["--workspace", "live", "--strict-ignore", "--hide", "x"],
+            &["--workspace", "live", "--allow", "nested-userns"],
+        ] {
+            let mut run = project.atoll(&["run"]);
+            let run = Ran(run.args(flags).args(["--", "python3"]).args(&way).output().unwrap());
+            assert_eq!(run.stdout(), all, "{}", run.text());
+            assert!(run.stderr().contains("rule supervisor"), "{}", run.text());
+        }
+        // The control: a process's own.
+        let own = [&["-c", REOPEN, "self"], &NAMES[..2]].concat();
+        let bare = Ran(project.bare("python3").args(own).output().unwrap());
+        assert_eq!(bare.stdout(), outcomes("opened", &NAMES[..2]), "{}", bare.text());
     });
 }
 
