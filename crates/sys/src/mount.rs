@@ -16,6 +16,7 @@ pub const NO_EXEC: u64 = 0x8;
 const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
 const AT_RECURSIVE: libc::c_uint = 0x8000;
 const MS_PRIVATE: u64 = 1 << 18;
+const MS_SHARED: u64 = 1 << 20;
 
 #[repr(C)]
 #[derive(Default)]
@@ -63,6 +64,19 @@ pub fn add_attributes(tree: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
 /// As [`add_attributes`].
 pub fn add_attributes_here(mount: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
     set(mount, false, &MountAttr { attr_set: attributes, ..MountAttr::default() })
+}
+
+/// Lets what is mounted later on a mount, and on those beneath it, appear in copies
+/// of it too: in mount namespaces that are made from now on, though not the other
+/// way if those belong to another user namespace.
+///
+/// Source: mount_setattr(2), mount_namespaces(7), "SHARED SUBTREES".
+///
+/// # Errors
+///
+/// `EPERM` without `CAP_SYS_ADMIN`, `EINVAL` where nothing is mounted.
+pub fn share(tree: BorrowedFd<'_>) -> io::Result<()> {
+    set(tree, true, &MountAttr { propagation: MS_SHARED, ..MountAttr::default() })
 }
 
 /// Maps the owners of the files of a detached mount, and of those beneath it,

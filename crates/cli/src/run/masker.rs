@@ -17,7 +17,7 @@ use atoll_jail::apply;
 use atoll_jail::confine;
 use atoll_jail::spec::Kind;
 use atoll_sys::helper::{Helper, fork_helper};
-use atoll_sys::process;
+use atoll_sys::{mount, process};
 use rustix::fs::{CWD, Mode, OFlags, inotify, openat};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
@@ -41,6 +41,14 @@ pub(super) fn start(root: &Path, masks: &[Mask]) -> Result<(), Failure> {
     // Before the workload runs: from here on no change is missed.
     let failed = |error: Errno| failure("inotify", &error, error.raw_os_error());
     let mut watched = Watched::new(root, masks).map_err(failed)?;
+    // Mount namespaces that the workload makes have masks of their own, which go too
+    // when a file is replaced: those that are put back must come there as well.
+    open_directory(CWD, root.as_os_str())
+        .map_err(std::io::Error::from)
+        .and_then(|root| mount::share(root.as_fd()))
+        .map_err(|error| {
+            failure("mount_setattr", &error, error.raw_os_error().unwrap_or_default())
+        })?;
     match fork_helper().map_err(|error| failure("fork", &error, 0))? {
         Helper::Parent(_) => Ok(()),
         Helper::Child => {

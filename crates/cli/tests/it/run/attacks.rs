@@ -9,12 +9,18 @@ use std::process::Stdio;
 /// Runs `first` inside, then saves `path` anew on the host by a rename, then waits
 /// until it is hidden and says how that ended.
 fn after_a_save(project: &Project, first: &str, path: &str) -> String {
+    after_a_save_seen_from(project, &["--"], first, path)
+}
+
+/// The same by a shell that is started in this way.
+fn after_a_save_seen_from(project: &Project, way: &[&str], first: &str, path: &str) -> String {
     let script = format!(
         "{first}; cat {path} 2>/dev/null; echo ready; read go; i=0; \
          while [ $i -lt 500 ] && cat {path} >/dev/null 2>&1; do i=$((i+1)); done; \
          if cat {path} 2>/dev/null; then echo readable; else echo hidden; fi"
     );
-    let mut run = project.atoll(&["run", "--timeout", "60s", "--", "sh", "-c", &script]);
+    let mut run = project.atoll(&["run", "--timeout", "60s"]);
+    run.args(way).args(["sh", "-c", &script]);
     let mut run = run.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
     while lines.next().unwrap().unwrap() != "ready" {}
@@ -50,6 +56,31 @@ fn a_mask_comes_back_in_a_directory_that_was_renamed() {
         assert_eq!(told, "new secret\nreadable");
         project.write(".atollignore", ".env\n");
         assert_eq!(after_a_save(project, "mv b c", "c/.env"), "hidden");
+    });
+}
+
+#[test]
+fn a_mask_comes_back_in_mount_namespaces_of_the_commands_own() {
+    const WAY: [&str; 9] = [
+        "--allow",
+        "nested-userns",
+        "--",
+        "unshare",
+        "--user",
+        "--keep-caps",
+        "--mount",
+        "--propagation",
+        "unchanged",
+    ];
+    each(|project| {
+        project.write("a/.env", "old secret\n");
+        // The control: without a rule the new content is there to be read.
+        let told = after_a_save_seen_from(project, &WAY, "true", "a/.env");
+        assert_eq!(told, "new secret\nreadable");
+        project.write(".atollignore", ".env\n");
+        assert_eq!(after_a_save_seen_from(project, &WAY, "true", "a/.env"), "hidden");
+        let deeper = [&WAY[..], &["unshare", "--mount", "--propagation", "unchanged"]].concat();
+        assert_eq!(after_a_save_seen_from(project, &deeper, "true", "a/.env"), "hidden");
     });
 }
 
