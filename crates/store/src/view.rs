@@ -172,7 +172,8 @@ pub(crate) struct Known {
 }
 
 /// One file of the project with several names, as an apply left it that made or
-/// removed another of them.
+/// removed another of them; or a directory as an apply left it, in which the host had
+/// changed nothing before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KnownFile {
     pub(crate) dev: u64,
@@ -188,7 +189,8 @@ pub(crate) struct KnownFile {
 /// (of the rest, or after an interruption) could not tell its own traces from
 /// the host's. It compares inode and mode with this instead. The change time of
 /// a file moves when one of its other names comes or goes, so what an apply made
-/// of it is noted at its end. What was in conflict is not in here, so that it
+/// of it is noted at its end; so is what it made of a directory, whose entries would
+/// else seem to be moved or deleted by the host. What was in conflict is not in here, so that it
 /// stays so.
 #[derive(Debug, Clone, Default)]
 pub struct Baseline {
@@ -209,6 +211,12 @@ impl Baseline {
     pub(crate) fn is_own_trace(&self, path: &Path, host: &Stamp) -> bool {
         let found = KnownFile { dev: host.dev, ino: host.ino, ctime: host.ctime };
         host.kind != FileKind::Dir && self.files.get(path) == Some(&found)
+    }
+
+    /// Whether a directory has the entries that an earlier apply left it with.
+    pub(crate) fn is_left_alone(&self, path: &Path, host: &Stamp) -> bool {
+        let found = KnownFile { dev: host.dev, ino: host.ino, ctime: host.ctime };
+        host.kind == FileKind::Dir && self.files.get(path) == Some(&found)
     }
 
     /// Reads a baseline file; an unfinished last line is left out.

@@ -105,7 +105,8 @@ impl<'a> Run<'a> {
     }
 
     /// Writes down what became of files that have a name less or more and are yet
-    /// to be applied, when none of their names changes any more.
+    /// to be applied, when none of their names changes any more, and of directories
+    /// that only we have changed.
     pub(super) fn note_touched(&self) -> Result<(), ApplyError> {
         let mut bytes = Vec::new();
         for change in self.changes.list.iter().filter(|change| change.conflict.is_none()) {
@@ -120,6 +121,15 @@ impl<'a> Run<'a> {
             {
                 let known = KnownFile { dev: found.dev, ino: found.ino, ctime: found.ctime };
                 bytes.extend(Baseline::file_line(&change.path, known));
+            }
+        }
+        for path in &self.changes.quiet {
+            // What cannot be looked at any more is gone, or another one.
+            if let Ok(Some(found)) = beneath::find(self.view.project(), path)
+                && found.kind == FileKind::Dir
+            {
+                let known = KnownFile { dev: found.dev, ino: found.ino, ctime: found.ctime };
+                bytes.extend(Baseline::file_line(path, known));
             }
         }
         self.write_baseline(&bytes).map_err(|source| ApplyError::Baseline { source })

@@ -24,8 +24,6 @@ pub(super) struct DirCheck {
     pub(super) is_replaced: bool,
     /// Its own mode may have been changed by the host.
     pub(super) mode_changed: bool,
-    /// Entries may have come or gone since the start.
-    pub(super) entries_changed: bool,
 }
 
 /// Checks a directory that is merged from both trees.
@@ -40,7 +38,6 @@ pub(super) fn check_merged(
         return DirCheck {
             is_replaced: host.id() != (known.dev, known.ino),
             mode_changed: known.mode.map_or(newer, |mode| host.mode != mode),
-            entries_changed: newer,
         };
     }
     let is_replaced = newer
@@ -50,7 +47,7 @@ pub(super) fn check_merged(
             // chmod of the directory itself move only the change time.
             Origin::Unknown | Origin::None => host.mtime != host.ctime,
         };
-    DirCheck { is_replaced, mode_changed: newer, entries_changed: newer }
+    DirCheck { is_replaced, mode_changed: newer }
 }
 
 /// Checks a directory of the host that is to disappear, or whose content is
@@ -64,7 +61,7 @@ pub(super) fn check_doomed(host: &Stamp, known: Option<Known>, started: Option<T
         }
         None => (newer, newer),
     };
-    DirCheck { is_replaced, mode_changed, entries_changed: newer }
+    DirCheck { is_replaced, mode_changed }
 }
 
 /// Marks the directories that cannot go because something in them is in

@@ -272,7 +272,7 @@ impl Walk<'_> {
         let check = if inner.is_merged_in_place() {
             let check = conflict::check_merged(host, origin, known, started);
             inner.taint = inner.taint.or(check.is_replaced.then_some(Conflict::Replaced));
-            inner.entries_changed = check.entries_changed;
+            inner.entries_changed = self.has_new_entries(&inner.path, host);
             check
         } else {
             let check = conflict::check_doomed(host, known, started);

@@ -177,6 +177,8 @@ pub struct Changes {
     pub rejected: Vec<Rejected>,
     /// The directories of the project that were looked at.
     pub(crate) dirs: Vec<(PathBuf, Known)>,
+    /// Those of them in which the host made, moved or removed nothing.
+    pub(crate) quiet: Vec<PathBuf>,
     /// Hard links: the first path, in order, of each file of the upper that has
     /// several names.
     pub(crate) links: HashMap<(u64, u64), Vec<PathBuf>>,

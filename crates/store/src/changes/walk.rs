@@ -109,11 +109,12 @@ impl<'v> Walk<'v> {
     pub(super) fn run(mut self) -> Result<Changes, ChangesError> {
         let root = beneath::stamp(self.view.project())
             .map_err(|error| Self::error(Tree::Project, Path::new(""), error))?;
+        let entries_changed = self.has_new_entries(Path::new(""), &root);
         self.todo.push(Frame {
             in_upper: true,
             lower: Some(PathBuf::new()),
             in_host: true,
-            entries_changed: self.newer(&root),
+            entries_changed,
             inherits_setgid: root.mode & SETGID != 0,
             ..Frame::default()
         });
@@ -167,6 +168,16 @@ impl<'v> Walk<'v> {
     /// earlier apply.
     pub(super) fn is_changed(&self, path: &Path, host: &Stamp) -> bool {
         self.newer(host) && !self.view.spec.baseline.is_own_trace(path, host)
+    }
+
+    /// Whether the host made, moved or removed entries of a directory of the project
+    /// since the start, and not an earlier apply. One where it did not is kept in mind.
+    pub(super) fn has_new_entries(&mut self, path: &Path, host: &Stamp) -> bool {
+        let is_quiet = !self.newer(host) || self.view.spec.baseline.is_left_alone(path, host);
+        if is_quiet {
+            self.changes.quiet.push(path.to_owned());
+        }
+        !is_quiet
     }
 
     /// Keeps a directory for the baseline, unless it already is another one than

@@ -350,3 +350,36 @@ fn a_session_can_be_applied_path_by_path() {
         });
     });
 }
+
+/// What was moved away goes first: its new name is no file that the host deleted.
+#[test]
+fn a_file_whose_old_name_was_applied_before_is_in_no_conflict() {
+    as_root_and_user("links::a_file_whose_old_name_was_applied_before_is_in_no_conflict", || {
+        for (from, to) in [("a/d/f", "a/d/g"), ("a/d/f", "b/f"), ("f", "c/g")] {
+            let case = Case::new(&format!("mkdir -p a/d b c; echo text > {from}"));
+            case.in_session(&format!("mv {from} {to}"));
+            for path in [from, to] {
+                let outcome = case.try_apply(&[path], &[]).unwrap();
+                assert_eq!(outcome.conflicts, [], "{path}");
+            }
+            assert_eq!(case.listed(), Vec::<String>::new());
+            assert_eq!(
+                std::fs::read_to_string(case.base.join("project").join(to)).unwrap(),
+                "text\n"
+            );
+        }
+    });
+}
+
+/// The control: the host deleted it, while it worked in the directory.
+#[test]
+fn a_file_that_the_host_deleted_is_in_conflict_still() {
+    as_root_and_user("links::a_file_that_the_host_deleted_is_in_conflict_still", || {
+        let case = Case::new("mkdir -p a/d; echo text > a/d/f; echo other > a/d/o");
+        case.in_session("echo more >> a/d/f; rm a/d/o");
+        assert_eq!(case.try_apply(&["a/d/o"], &[]).unwrap().conflicts, []);
+        std::fs::remove_file(case.base.join("project/a/d/f")).unwrap();
+        let outcome = case.try_apply(&["a/d/f"], &[]).unwrap();
+        assert_eq!(outcome.conflicts, [("a/d/f".into(), Conflict::Gone)]);
+    });
+}
