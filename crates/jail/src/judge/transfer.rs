@@ -15,11 +15,13 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, Uid,
-    XattrFlags, chmodat, fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat,
-    futimens, linkat, mkdirat, openat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec,
+    Timestamps, Uid, XattrFlags, chmodat, fchmod, fchown, fgetxattr, flistxattr, fremovexattr,
+    fsetxattr, fstat, futimens, linkat, mkdirat, openat, openat2, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
+
+use super::footing::number;
 
 /// How much one move may carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +160,7 @@ impl Transfer<'_> {
         build.directory(source, top.as_fd())?;
         // From the inside out, so that each can still be reached.
         for (path, mode) in &build.narrow {
-            chmodat(&top, path, *mode, AtFlags::empty())?;
+            set_mode(hold(top.as_fd(), path)?.as_fd(), *mode)?;
         }
         let made = build.made;
         Ok((top, made))
@@ -194,22 +196,37 @@ struct Listed {
 
 impl Listed {
     fn open(parent: BorrowedFd<'_>, name: &CStr, needed: u32) -> Result<Self, Errno> {
-        let found = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if !is_directory(&found) {
-            return Err(Errno::NOTDIR);
-        }
+        let held = hold(parent, name)?;
+        let found = fstat(&held)?;
         let is_owner = found.st_uid == rustix::process::geteuid().as_raw();
         let is_opened_up = is_owner && found.st_mode & needed != needed;
         if is_opened_up {
-            let wider = Mode::from_raw_mode(found.st_mode & 0o7777 | needed);
-            chmodat(parent, name, wider, AtFlags::empty())?;
+            set_mode(held.as_fd(), Mode::from_raw_mode(found.st_mode & 0o7777 | needed))?;
         }
-        let fd = openat(parent, name, DIRECTORY, Mode::empty());
+        let fd = openat(&held, c".", DIRECTORY, Mode::empty());
         if fd.is_err() && is_opened_up {
-            let _kept = chmodat(parent, name, mode(&found), AtFlags::empty());
+            let _kept = set_mode(held.as_fd(), mode(&found));
         }
         Ok(Self { fd: fd?, found, is_opened_up })
     }
+}
+
+/// Takes hold of a directory, without any right. The workload may put something else
+/// in its place at any time: a link is not followed, and no other mount entered, where
+/// names may be judged.
+fn hold(top: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    openat2(top, path, flags, Mode::empty(), resolve).map_err(|error| match error {
+        Errno::LOOP => Errno::NOTDIR,
+        other => other,
+    })
+}
+
+/// Sets the mode of what is held, whatever has its name by now.
+fn set_mode(held: BorrowedFd<'_>, mode: Mode) -> Result<(), Errno> {
+    let own = [b"/proc/self/fd/", number(held).as_c_str().to_bytes()].concat();
+    chmodat(CWD, own, mode, AtFlags::empty())
 }
 
 impl Drop for Listed {
@@ -505,6 +522,32 @@ mod tests {
         }
         all.sort();
         all
+    }
+
+    #[test]
+    fn neither_a_link_nor_another_mount_takes_a_directorys_place() {
+        let (top, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let directory = opened(top.path());
+        let closed = fs::Permissions::from_mode(0o000);
+        for place in [outside.path(), top.path()] {
+            fs::create_dir_all(place.join("in")).unwrap();
+            fs::set_permissions(place.join("in"), closed.clone()).unwrap();
+        }
+        std::os::unix::fs::symlink(outside.path(), top.path().join("link")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("in"), top.path().join("last")).unwrap();
+        for name in ["link", "last", "link/in"] {
+            let opened = Listed::open(directory.as_fd(), &c(name), WRITE);
+            assert_eq!(opened.err(), Some(Errno::NOTDIR), "{name}");
+        }
+        let root = super::openat(CWD, "/", DIRECTORY, Mode::empty()).unwrap();
+        assert_eq!(Listed::open(root.as_fd(), c"proc", READ).err(), Some(Errno::XDEV));
+        let mode = |place: &Path| fs::metadata(place.join("in")).unwrap().mode() & 0o7777;
+        assert_eq!(mode(outside.path()), 0);
+        // The control.
+        let listed = Listed::open(directory.as_fd(), c"in", WRITE).unwrap();
+        assert_eq!(mode(top.path()), 0o700);
+        drop(listed);
+        assert_eq!(mode(top.path()), 0);
     }
 
     #[test]

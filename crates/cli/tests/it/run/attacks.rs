@@ -1,7 +1,7 @@
 //! Ways out that were tried and once worked.
 
 use super::each;
-use atoll_testkit::run::{Project, Ran};
+use atoll_testkit::run::{Project, Ran, User};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
@@ -121,6 +121,64 @@ fn what_pid_1_may_see_of_itself_is_not_opened_by_way_of_a_descriptor() {
         let own = [&["-c", REOPEN, "self"], &NAMES[..2]].concat();
         let bare = Ran(project.bare("python3").args(own).output().unwrap());
         assert_eq!(bare.stdout(), outcomes("opened", &NAMES[..2]), "{}", bare.text());
+    });
+}
+
+/// Moves a directory of the project again and again, and meanwhile puts links in the
+/// places of directories that are made for it.
+const SWAP: &str = r#"
+import os, sys, threading
+target = sys.argv[1]
+swapped, is_done = 0, False
+def swap():
+    global swapped
+    while not is_done:
+        for stage in os.listdir("."):
+            for name in [f"{stage}/closed{number}" for number in range(40)]:
+                try:
+                    if "move-" in stage and not os.path.islink(name):
+                        os.rename(name, f"{name}-away")
+                        os.symlink(target, name)
+                        swapped += 1
+                except OSError:
+                    pass
+thread = threading.Thread(target=swap, daemon=True)
+thread.start()
+for number in range(40):
+    try:
+        os.rename("d", "e")
+        os.rename("e", "d")
+    except OSError:
+        pass
+is_done = True
+thread.join()
+print("swapped" if swapped else "never")
+"#;
+
+#[test]
+fn a_link_in_a_directory_under_way_changes_nothing_elsewhere() {
+    each(|project| {
+        let outside = project.outside();
+        project.bare("git").args(["init", "-q"]).arg(&outside).status().unwrap();
+        let hook = outside.join(".git/hooks/pre-commit");
+        std::fs::write(&hook, "exit 0\n").unwrap();
+        project.user.give(&hook);
+        let mode = || std::fs::metadata(&hook).unwrap().permissions().mode() & 0o777;
+        let before = mode();
+        let made = "for i in $(seq 0 39); do mkdir -p d/closed$i/in; echo x > d/closed$i/in/f; \
+                    chmod 577 d/closed$i; done";
+        assert_eq!(project.bare_sh(made).code(), Some(0));
+        let (place, hook) = (outside.to_str().unwrap(), hook.to_str().unwrap());
+        let mut run = project.atoll(&["run", "--workspace", "review", "--write", place, "--"]);
+        let run = Ran(run.args(["python3", "-c", SWAP, hook]).output().unwrap());
+        assert_eq!(run.code(), Some(0), "{}", run.text());
+        if project.user == User::Ordinary {
+            assert_eq!(run.stdout(), "swapped\n", "{}", run.text());
+        }
+        assert_eq!(mode(), before, "{}", run.text());
+        // The control.
+        project.bare("chmod").args(["577", hook]).status().unwrap();
+        assert_eq!(mode(), 0o577);
     });
 }
 
