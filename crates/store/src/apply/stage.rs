@@ -92,7 +92,7 @@ impl Stage {
             let shared = match links.get(&wanted.stamp.id()).filter(|_| !peers.is_empty()) {
                 Some(first) => self.link_staged(*first, *index),
                 None => {
-                    self.link_unchanged(run, peers, &changed, *index)
+                    self.link_unchanged(run, wanted, &changed, *index)
                         || self.link_origin(run, wanted, &going, *index)
                 }
             };
@@ -128,12 +128,15 @@ impl Stage {
     fn link_unchanged(
         &self,
         run: &mut Run<'_>,
-        peers: &[PathBuf],
+        wanted: &Wanted,
         changed: &HashSet<&Path>,
         index: usize,
     ) -> bool {
-        let peer = peers.iter().find(|peer| !changed.contains(peer.as_path()));
-        peer.is_some_and(|peer| self.link(run, peer, &|_| true, index))
+        // With setuid and setgid bits it has more than the new name is to have.
+        let is_same = |file: &Stamp| file.mode == wanted.stamp.mode;
+        let mut peers = peers(run.changes, wanted).iter();
+        let peer = peers.find(|peer| !changed.contains(peer.as_path()));
+        peer.is_some_and(|peer| self.link(run, peer, &is_same, index))
     }
 
     /// Links to the host's own file that comes here with a directory that moved,

@@ -11,8 +11,7 @@ use crate::overlay::{self, Below, Origin};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Setuid and setgid.
-const SET_ID: u32 = 0o6000;
+const SETUID: u32 = 0o4000;
 
 /// What was found on queueing a directory.
 struct Entered {
@@ -312,12 +311,19 @@ fn last(path: &Path) -> &OsStr {
 }
 
 /// Takes away what a session may not hand to the host: setuid and setgid, unless
-/// what the host has there has the bit already, or a directory gets setgid from
-/// its parent as any new one there would. Gives the bits that were taken away.
+/// what the host has there has the bit already and for a file the same owner or
+/// group, whose rights it gives, or a directory gets setgid from its parent as any
+/// new one there would. Gives the bits that were taken away.
 fn withhold(stamp: &mut Stamp, host: Option<&Stamp>, inherits_setgid: bool) -> u32 {
-    let before = host.filter(|host| host.kind == stamp.kind).map_or(0, |host| host.mode);
-    let inherited = if stamp.kind == FileKind::Dir && inherits_setgid { SETGID } else { 0 };
-    let withheld = stamp.mode & SET_ID & !(before | inherited);
+    let is_dir = stamp.kind == FileKind::Dir;
+    let had = |host: &Stamp| {
+        let user = if is_dir || host.uid == stamp.uid { SETUID } else { 0 };
+        let group = if is_dir || host.gid == stamp.gid { SETGID } else { 0 };
+        host.mode & (user | group)
+    };
+    let before = host.filter(|host| host.kind == stamp.kind).map_or(0, had);
+    let inherited = if is_dir && inherits_setgid { SETGID } else { 0 };
+    let withheld = stamp.mode & (SETUID | SETGID) & !(before | inherited);
     stamp.mode &= !withheld;
     withheld
 }

@@ -19,6 +19,34 @@ fn rejected(path: &str, why: RejectReason) -> Rejected {
     Rejected { path: path.into(), why }
 }
 
+#[test]
+fn set_id_stays_with_the_owner_and_the_group_that_it_was_for() {
+    if !may_as_root() {
+        return;
+    }
+    let case = Case::new(
+        "for f in same user group; do echo a > $f; chown 7:5 $f; chmod 6755 $f; done; \
+         echo a > named; chown 7:5 named; chmod 6755 named",
+    );
+    case.in_session(
+        "rm same user group; for f in same user group; do cp /bin/true $f; done; \
+         chown 7:5 same; chown 0:5 user; chown 7:0 group; chmod 6755 same user group; \
+         ln named another",
+    );
+    case.apply();
+    let modes = [
+        ("same", 0o6755),
+        ("user", 0o2755),
+        ("group", 0o4755),
+        ("named", 0o6755),
+        ("another", 0o755),
+    ];
+    for (path, mode) in modes {
+        let found = case.project().join(path).metadata().unwrap().mode() & 0o7777;
+        assert_eq!(found, mode, "{path} has mode {found:o}");
+    }
+}
+
 both! {
     sockets_and_fifos_are_rejected => {
         let case = Case::new("echo a > a; mkdir d; echo b > d/b");
