@@ -170,7 +170,8 @@ impl Builder<'_> {
             Access::ReadWrite => 0,
         };
         let wanted = attributes::NO_SUID | attributes::NO_DEV | read_only;
-        attributes::add_attributes(tree, wanted).at("mount_setattr")?;
+        // What the launcher handed over comes from the host's own mount namespace.
+        attributes::seclude(tree, wanted).at("mount_setattr")?;
         attach(tree, at)
     }
 

@@ -55,6 +55,20 @@ pub fn add_attributes(tree: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
     set(tree, true, &MountAttr { attr_set: attributes, ..MountAttr::default() })
 }
 
+/// Adds attributes to a tree, as [`add_attributes`], and cuts it off from its peers: a
+/// clone of a shared mount is one of them, so what is mounted on it would appear on
+/// the original too.
+///
+/// Source: mount_setattr(2); mount_namespaces(7), "SHARED SUBTREES".
+///
+/// # Errors
+///
+/// As [`add_attributes`].
+pub fn seclude(tree: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
+    let attr = MountAttr { attr_set: attributes, propagation: MS_PRIVATE, ..MountAttr::default() };
+    set(tree, true, &attr)
+}
+
 /// Adds attributes to one mount and leaves those beneath it alone.
 ///
 /// Source: mount_setattr(2).

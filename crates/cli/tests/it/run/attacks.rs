@@ -124,6 +124,34 @@ fn what_pid_1_may_see_of_itself_is_not_opened_by_way_of_a_descriptor() {
     });
 }
 
+#[test]
+fn masks_stay_inside_where_the_hosts_mounts_are_shared() {
+    each(|project| {
+        // Only root can show what such a host is like; others never have its mounts.
+        if project.user != User::Root {
+            return;
+        }
+        project.write(".env", "secret\n");
+        project.write(".atollignore", ".env\n");
+        project.write("other", "other\n");
+        let on_shared = |words: &[&str]| {
+            let shown = "\"$@\"; cat .env; grep -c masked /proc/self/mountinfo";
+            let mut shared = project.bare("unshare");
+            shared.args(["--mount", "--propagation", "shared", "sh", "-c", shown, "sh"]);
+            Ran(shared.args(words).output().unwrap()).stdout()
+        };
+        let atoll = project.program().to_str().unwrap();
+        for mode in ["live", "review"] {
+            let run = [atoll, "run", "--workspace", mode, "--", "sh", "-c", "cat .env; echo ran"];
+            assert_eq!(on_shared(&run), "ran\nsecret\n0\n", "{mode}");
+        }
+        // The control.
+        let away = ["unshare", "--mount", "--propagation", "unchanged"];
+        let mounted = [&away[..], &["mount", "--bind", "other", ".env"]].concat();
+        assert_eq!(on_shared(&mounted), "other\n0\n");
+    });
+}
+
 /// Moves a directory of the project again and again, and meanwhile puts links in the
 /// places of directories that are made for it.
 const SWAP: &str = r#"
