@@ -72,16 +72,28 @@ pub(super) fn interleaved(contestants: &[Contestant], rounds: u32) -> Result<Vec
         results.push(contestant.warm_up()?.map(|()| Vec::new()));
     }
     for round in 1..=rounds {
-        for (contestant, result) in contestants.iter().zip(&mut results) {
-            let Ok(times) = result else { continue };
-            match contestant.time()? {
+        for at in order(contestants.len(), usize::try_from(round)?) {
+            let Ok(times) = &mut results[at] else { continue };
+            match contestants[at].time()? {
                 (took, status) if status.success() => times.push(took),
-                (_, status) => *result = Err(format!("{status} in round {round}")),
+                (_, status) => results[at] = Err(format!("{status} in round {round}")),
             }
         }
     }
     let named = contestants.iter().map(|contestant| contestant.name).zip(results);
     Ok(named.map(|(name, times)| Measured { name, times: times.map(Times::from) }).collect())
+}
+
+/// The contestants of a round, so that over the rounds each comes after each other:
+/// what the one before left behind is then nobody's alone.
+fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
+    let steps: Vec<usize> = (1..=count).filter(|step| is_coprime(*step, count)).collect();
+    let step = steps[round % steps.len()];
+    (0..count).map(move |index| (index * step + round) % count)
+}
+
+fn is_coprime(a: usize, b: usize) -> bool {
+    if b == 0 { a == 1 } else { is_coprime(b, a % b) }
 }
 
 impl Contestant {
@@ -147,6 +159,20 @@ mod tests {
 
     fn times(milliseconds: impl IntoIterator<Item = u64>) -> Times {
         milliseconds.into_iter().map(Duration::from_millis).collect::<Vec<_>>().into()
+    }
+
+    #[test]
+    fn every_round_has_every_contestant_once_and_in_another_order() {
+        for count in 1..9 {
+            for round in 0..20 {
+                let mut all: Vec<usize> = order(count, round).collect();
+                all.sort_unstable();
+                assert_eq!(all, (0..count).collect::<Vec<_>>(), "{count} {round}");
+            }
+        }
+        let first: Vec<usize> = order(7, 0).collect();
+        let second: Vec<usize> = order(7, 1).collect();
+        assert_eq!((&first[..3], &second[..3]), (&[0, 1, 2][..], &[1, 3, 5][..]));
     }
 
     #[test]
