@@ -5,7 +5,7 @@
 //! kernel kills every process that is left in the sandbox.
 
 use crate::message::{Failure, Malformed, Message, Request};
-use crate::workload::{Slave, Started};
+use crate::workload::{Slave, Started, now_us};
 use atoll_sys::process::{self, End, SignalSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -55,6 +55,7 @@ pub fn run(
     terminal: Option<&TerminalSpec>,
     start: impl FnOnce(Option<&Slave>) -> Result<Attended, Failure>,
 ) -> ! {
+    let view_us = now_us();
     let signals = match process::signal_descriptor(SignalSet::ALL) {
         Ok(signals) => signals,
         Err(error) => fail(control, broken("signalfd", &error)),
@@ -77,7 +78,7 @@ pub fn run(
     };
     leave_standard_descriptors();
     let Started { pid, confined_us, filter_us, running_us, .. } = started;
-    tell(control, &Message::Started { confined_us, filter_us, running_us });
+    tell(control, &Message::Started { view_us, confined_us, filter_us, running_us });
     Life { control, signals, pid, slave, front: None, attendant }.live()
 }
 

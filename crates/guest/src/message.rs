@@ -15,11 +15,10 @@ pub const MESSAGE_BYTES_MAX: usize = 32 * 1024;
 pub enum Message {
     /// The master side of the workload's terminal comes along.
     Terminal,
-    /// The view is finished, the walls are ready to be raised.
-    Ready { view_us: u64 },
     /// The workload's first program has started; microseconds of the monotonic
-    /// clock at which its walls stood and at which it was run.
-    Started { confined_us: u64, filter_us: u64, running_us: u64 },
+    /// clock at which the view was finished, at which its walls stood and at which
+    /// it was run, and those that the filter took.
+    Started { view_us: u64, confined_us: u64, filter_us: u64, running_us: u64 },
     /// The jail could not be made, or the workload not be started.
     Failed(Failure),
     /// The workload stopped by this signal (job control).
@@ -99,7 +98,6 @@ impl Request {
 pub struct Malformed;
 
 const TERMINAL: u8 = 1;
-const READY: u8 = 2;
 const STARTED: u8 = 3;
 const FAILED: u8 = 4;
 const STOPPED: u8 = 5;
@@ -113,13 +111,9 @@ impl Message {
         let mut bytes = Vec::new();
         match self {
             Self::Terminal => bytes.push(TERMINAL),
-            Self::Ready { view_us } => {
-                bytes.push(READY);
-                bytes.extend(view_us.to_le_bytes());
-            }
-            Self::Started { confined_us, filter_us, running_us } => {
+            Self::Started { view_us, confined_us, filter_us, running_us } => {
                 bytes.push(STARTED);
-                for number in [confined_us, filter_us, running_us] {
+                for number in [view_us, confined_us, filter_us, running_us] {
                     bytes.extend(number.to_le_bytes());
                 }
             }
@@ -166,8 +160,8 @@ impl Message {
         let mut reader = Reader(bytes);
         let message = match reader.byte()? {
             TERMINAL => Self::Terminal,
-            READY => Self::Ready { view_us: reader.u64()? },
             STARTED => Self::Started {
+                view_us: reader.u64()?,
                 confined_us: reader.u64()?,
                 filter_us: reader.u64()?,
                 running_us: reader.u64()?,
@@ -258,10 +252,11 @@ mod tests {
             prop_oneof![any::<u8>().prop_map(End::Exited), any::<i32>().prop_map(End::Signalled)];
         prop_oneof![
             Just(Message::Terminal),
-            any::<u64>().prop_map(|view_us| Message::Ready { view_us }),
-            any::<(u64, u64, u64)>().prop_map(|(confined_us, filter_us, running_us)| {
-                Message::Started { confined_us, filter_us, running_us }
-            }),
+            any::<(u64, u64, u64, u64)>().prop_map(
+                |(view_us, confined_us, filter_us, running_us)| {
+                    Message::Started { view_us, confined_us, filter_us, running_us }
+                }
+            ),
             failure,
             any::<i32>().prop_map(|signal| Message::Stopped { signal }),
             (end, any::<u64>(), any::<u64>(), any::<bool>()).prop_map(

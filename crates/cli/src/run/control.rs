@@ -65,11 +65,8 @@ impl Told {
     fn take(&mut self, told: message::Message) -> Option<Message> {
         match told {
             message::Message::Terminal => None,
-            message::Message::Ready { view_us } => {
+            message::Message::Started { view_us, confined_us, filter_us, running_us } => {
                 self.moments.view_ready = view_us;
-                None
-            }
-            message::Message::Started { confined_us, filter_us, running_us } => {
                 self.moments.confined = confined_us;
                 self.moments.walls = filter_us;
                 self.moments.running = running_us;

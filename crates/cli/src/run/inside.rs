@@ -4,8 +4,8 @@ use super::masker::{self, Mask};
 use super::supervisor;
 use crate::policy::ignore::IgnoreSet;
 use atoll_guest::init::{self, TerminalSpec};
-use atoll_guest::message::{Failure, FailureKind, Message};
-use atoll_guest::workload::{Slave, Workload, now_us};
+use atoll_guest::message::{Failure, FailureKind};
+use atoll_guest::workload::{Slave, Workload};
 use atoll_jail::apply;
 use atoll_jail::confine::{ConfineError, Confinement, Filters, Listening, Walls};
 use atoll_jail::enter::Newborn;
@@ -16,7 +16,7 @@ use atoll_jail::spec::{Kind, User};
 use atoll_jail::tell;
 use atoll_sys::process::{self, SignalSet};
 use std::error::Error;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -151,8 +151,6 @@ pub(super) fn become_init(newborn: Newborn, inside: Inside, handed: Vec<OwnedFd>
     if let Some(Err(failure)) = live.map(|root| masker::start(root, &inside.masks)) {
         init::fail(&control, failure);
     }
-    let ready = Message::Ready { view_us: now_us() };
-    atoll_sys::scm::send(control.as_fd(), &ready.encode(), None).ok();
     let Inside { workload, masks, supervision, .. } = inside;
     let workload = &workload;
     let start = |slave: Option<&Slave>| match supervision {

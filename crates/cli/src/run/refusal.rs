@@ -67,16 +67,20 @@ pub(super) fn denied(denial: &Denial) -> Vec<u8> {
 /// Paths that one report lists at most.
 const NOTICED_MAX: usize = 100;
 
-/// The record of a report.
-pub(super) fn noticed(report: &Report) -> Vec<u8> {
+/// The record of a report; nothing of one that says nothing.
+pub(super) fn noticed(report: &Report) -> Option<Vec<u8>> {
+    let lists = [&report.born_repositories, &report.tool_files_elsewhere, &report.told_files];
+    if lists.iter().all(|list| list.is_empty()) {
+        return None;
+    }
     let list = |paths: &[std::path::PathBuf]| {
         paths.iter().take(NOTICED_MAX).map(|path| text(path)).collect()
     };
-    bytes(&Record::Noticed(Noticed {
+    Some(bytes(&Record::Noticed(Noticed {
         born_repositories: list(&report.born_repositories),
         tool_files: list(&report.tool_files_elsewhere),
         reported_files: list(&report.told_files),
-    }))
+    })))
 }
 
 /// All records of a run. What cannot be read was not ours and is left out.

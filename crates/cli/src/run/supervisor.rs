@@ -131,7 +131,7 @@ impl Attendant for Judging {
         if let Some(serving) = self.serving.take() {
             let mut tell = |denial: Denial| records.push(refusal::denied(&denial));
             let report = serving.finish(&mut tell);
-            records.push(refusal::noticed(&report));
+            records.extend(refusal::noticed(&report));
         }
         records
     }
