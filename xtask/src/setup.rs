@@ -32,6 +32,9 @@ const DEBIAN_PACKAGES: &[DebianPackage] = &[
     program("c++", "g++", "libFuzzer is C++"),
     program("cc", "gcc", "zstd is C; the linker"),
     program("git", "git", "work inside the sandbox; tidy lists files by it"),
+    program("gdb", "gdb", "a debugger inside"),
+    program("gpg", "gnupg", "its agent's sockets"),
+    program("less", "less", "a pager on the terminal inside"),
     package("libc6-dev", "the static C library"),
     program("node", "nodejs", "work inside the sandbox"),
     program("npm", "npm", "installing from a local cache inside"),
@@ -41,9 +44,12 @@ const DEBIAN_PACKAGES: &[DebianPackage] = &[
     package("python3-pytest", "a test run inside"),
     package("python3-pytest-xdist", "a parallel test run inside"),
     package("python3-venv", "a virtual environment inside"),
+    program("ssh-agent", "openssh-client", "its agent's sockets"),
     package("sqlite3", "a database inside"),
     package("strace", "tests that count system calls"),
+    program("tmux", "tmux", "a multiplexer on the terminal inside"),
     package("util-linux", "setpriv and unshare: tests as an ordinary user"),
+    program("vim", "vim", "an editor on the terminal inside"),
 ];
 
 /// For the machines that the pure cgroup v2 kernel of `tests/guests` is for.

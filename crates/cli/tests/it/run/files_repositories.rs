@@ -340,3 +340,29 @@ fn files_with_the_names_of_git_internals_are_plain_files() {
         assert_eq!(internals(&project.root()), before);
     });
 }
+
+/// A project that is no repository yet, made one by the command: what would run when
+/// the user works in it does not.
+#[test]
+fn a_repository_born_at_the_root_runs_nothing_on_the_host() {
+    let attack = format!(
+        "{IDENTITY} git init -q .; echo a > a; git add a; git commit -qm a; mkdir -p .git/hooks; \
+         printf '#!/bin/sh\\ntouch ran-hook\\n' > .git/hooks/post-checkout; \
+         chmod +x .git/hooks/post-checkout; git config core.fsmonitor 'touch ran-monitor; false'; \
+         git config alias.st '!touch ran-alias'; echo '* filter=x' > .gitattributes; \
+         git config filter.x.clean 'touch ran-filter; cat'"
+    );
+    let work = "git status >/dev/null; git checkout -qb other; git st; git add -A; ls";
+    each(|project| {
+        let run = project.run_sh(&[], &attack);
+        assert!(run.stderr().contains("new repositories"), "{}", run.text());
+        let outside = project.bare_sh(work);
+        assert!(!outside.stdout().contains("ran-"), "{}", outside.text());
+        // The control: the same without a sandbox runs all of it.
+        succeeds(project.bare_sh(&format!("rm -rf .git .gitattributes; {attack}")));
+        let ran = project.bare_sh(work).stdout();
+        for name in ["ran-alias", "ran-filter", "ran-hook", "ran-monitor"] {
+            assert!(ran.contains(name), "{name}: {ran}");
+        }
+    });
+}

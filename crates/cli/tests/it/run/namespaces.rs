@@ -64,3 +64,35 @@ fn nested_ones_work_when_they_are_allowed_and_uncover_nothing() {
         assert_eq!(project.bare_sh("unshare -Ur sh -c 'id -u; cat .env'").stdout(), "0\nSECRET=1");
     });
 }
+
+/// Each is another one than outside.
+#[test]
+fn every_namespace_is_the_sandboxs_own() {
+    let kinds = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
+    let script = format!("cd /proc/self/ns && readlink {}", kinds.join(" "));
+    each(|project| {
+        let lines = |text: String| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let outside = lines(project.bare_sh(&script).stdout());
+        let run = project.run_sh(&[], &script);
+        let inside = lines(run.stdout());
+        assert_eq!((outside.len(), inside.len()), (kinds.len(), kinds.len()), "{}", run.text());
+        for ((kind, outside), inside) in kinds.iter().zip(&outside).zip(&inside) {
+            assert_ne!(outside, inside, "{kind}");
+        }
+    });
+}
+
+#[test]
+fn a_command_has_no_capabilities_and_can_gain_none() {
+    let script = "grep -E '^(Cap...|NoNewPrivs|Seccomp):' /proc/self/status";
+    each(|project| {
+        let run = project.run_sh(&[], script);
+        let found = run.stdout();
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert!(found.contains(&format!("{set}:\t0000000000000000\n")), "{}", run.text());
+        }
+        assert!(found.contains("NoNewPrivs:\t1\n") && found.contains("Seccomp:\t2\n"), "{found}");
+        // The control: without a sandbox there is a bounding set.
+        assert!(!project.bare_sh(script).stdout().contains("CapBnd:\t0000000000000000\n"));
+    });
+}

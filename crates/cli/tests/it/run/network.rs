@@ -133,6 +133,27 @@ fn only_the_families_that_programs_need_are_there() {
 /// Sockets of the host on paths: those of places that are hidden are not there.
 /// One in the project is, in a live workspace: it is the user's own, as the
 /// files are.
+/// Routes and links can be looked at, not changed.
+#[test]
+fn links_cannot_be_changed() {
+    // RTM_NEWLINK for interface 1, with no flag set of those to change: IFF_UP.
+    let program = r#"
+import socket, struct
+s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+body = struct.pack("=BBHiII", 0, 0, 0, 1, 0, 1)
+s.send(struct.pack("=IHHII", 16 + len(body), 16, 5, 1, 0) + body)
+print(struct.unpack_from("=i", s.recv(4096), 16)[0])
+print(sorted(name for _, name in socket.if_nameindex()))
+"#;
+    each(|project| {
+        let run = project.run_sh(&[], &python(program));
+        assert_eq!(run.stdout(), "-1\n['lo']\n", "EPERM: {}", run.text());
+        // The control: in a network of one's own that belongs to one, it is done.
+        let outside = project.bare("unshare").args(["-Urn", "sh", "-c", &python(program)]).output();
+        assert_eq!(String::from_utf8(outside.unwrap().stdout).unwrap(), "0\n['lo']\n");
+    });
+}
+
 #[test]
 fn sockets_on_paths_are_found_only_in_a_live_project() {
     each(|project| {

@@ -1,6 +1,7 @@
 //! Output arrives whole, exact and in order.
 
 use super::each;
+use atoll_testkit::run::Ran;
 use std::io::{BufReader, Read};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -156,5 +157,31 @@ fn instructions_that_a_run_changed_are_listed_at_its_end() {
         assert_eq!(run.json()["noticed"]["reported_files"], serde_json::json!([]));
         let run = project.run_sh(&["--json", "--allow-write", "/AGENTS.md"], script);
         assert_eq!(run.json()["noticed"]["reported_files"], serde_json::json!(changed[..1]));
+    });
+}
+
+#[test]
+fn the_result_object_says_how_it_went() {
+    let last = |run: &Ran| -> serde_json::Value {
+        serde_json::from_str(run.stderr().lines().last().unwrap()).unwrap()
+    };
+    each(|project| {
+        let burn = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; kill -TERM $$";
+        let run = project.run_sh(&["--json"], burn);
+        let told = last(&run);
+        assert_eq!((told["signal"].as_i64(), told["exit"].as_i64()), (Some(15), None), "{told}");
+        assert_eq!(told["status"], 143, "{told}");
+        assert!(told["usage"]["cpu_us"].as_u64().is_some_and(|used| used > 1_000), "{told}");
+        assert!(told["usage"]["max_rss_kib"].as_u64().is_some_and(|most| most > 100), "{told}");
+        let order = ["planned", "cloned", "view_ready", "confined", "running", "ended", "done"];
+        let moments = order.map(|name| told["timeline"][name].as_u64().unwrap());
+        assert!(moments.is_sorted() && moments[0] > 0, "{told}");
+        assert_eq!(told["changed_files"], serde_json::Value::Null, "{told}");
+
+        let run = project.run_sh(&["--json", "--workspace", "review"], "echo a > made; exit 3");
+        let told = last(&run);
+        assert_eq!((told["exit"].as_i64(), told["signal"].as_i64()), (Some(3), None), "{told}");
+        assert!(told["changed_files"].to_string().contains("made"), "{told}");
+        assert_eq!(project.atoll(&["discard", "--yes"]).status().unwrap().code(), Some(0));
     });
 }
