@@ -23,6 +23,9 @@ const FILES: u32 = 2000;
 const PER_FILE_ALLOWED: Duration = Duration::from_micros(40);
 /// What installing the seccomp filter may take.
 const FILTER_ALLOWED: Duration = Duration::from_micros(100);
+/// The ratio within which a program takes as long as without the judge; below it the
+/// machine's own noise is larger.
+const UNCHANGED: f64 = 1.1;
 /// The project of the npm probe.
 const PACKAGES: usize = 60;
 const FILES_PER_PACKAGE: usize = 20;
@@ -43,12 +46,14 @@ pub(super) fn suite(programs: &Programs, scratch: &Path) -> Result<Suite> {
     let mut rules = vec![
         compare("run-none-floor", "atoll none", "floor", 1.2),
         compare("run-live-floor", "atoll live", "floor", 1.2),
-        compare("run-review-floor", "atoll review", "floor layer", 1.4),
+        compare("run-review-floor", "atoll review", "floor layer", 1.2),
         compare("run-none-bubblewrap", "atoll none", "bubblewrap", 0.8),
         compare("run-live-bubblewrap", "atoll live", "bubblewrap", 0.8),
     ];
     rules.push(probe("seccomp-install", 1.0, scene.clone(), filter_install));
     rules.push(probe("live-created-file", 1.0, scene.clone(), created_file));
+    rules.push(probe("live-read", UNCHANGED, scene.clone(), read));
+    rules.push(probe("live-git-commit", UNCHANGED, scene.clone(), git_commit));
     rules.push(probe("live-npm-ci", 1.3, scene, npm_ci));
     Ok(Suite { contestants, rules })
 }
@@ -163,12 +168,34 @@ fn filter_install(scene: &Scene, rounds: u32) -> Result<Pair> {
 /// bind and what the judge is allowed.
 fn created_file(scene: &Scene, rounds: u32) -> Result<Pair> {
     let script = format!("i=0; while [ $i -lt {FILES} ]; do : > f$i; i=$((i+1)); done");
-    let inner = ["/bin/sh", "-c", &script];
+    let Pair { ours, against } = live_and_floor(scene, &script, rounds)?;
+    // Starting is another budget's matter, and small beside all these files.
+    Ok(Pair { ours: ours / FILES, against: against / FILES + PER_FILE_ALLOWED })
+}
+
+/// Reading a file that is there, again and again.
+fn read(scene: &Scene, rounds: u32) -> Result<Pair> {
+    // The shell reads byte by byte, programs do not: so `cat`, of many at once.
+    let script = "head -c 4096 /dev/zero > f; names=$(yes f | head -n 2000); \
+                  i=0; while [ $i -lt 20 ]; do cat $names > /dev/null; i=$((i+1)); done";
+    live_and_floor(scene, script, rounds)
+}
+
+/// Commits, each of one small file.
+fn git_commit(scene: &Scene, rounds: u32) -> Result<Pair> {
+    let script = "git init -q .; git config user.name a; git config user.email a@example.com; \
+                  i=0; while [ $i -lt 30 ]; do echo $i > f; git add f; git commit -qm $i; \
+                  i=$((i+1)); done";
+    live_and_floor(scene, script, rounds)
+}
+
+/// The same script in a live workspace, and in the floor's plain bind.
+fn live_and_floor(scene: &Scene, script: &str, rounds: u32) -> Result<Pair> {
+    let inner = ["/bin/sh", "-c", script];
     let live = scene.contestant("atoll live", &scene.atoll("live"), &inner);
     let floor = scene.contestant("floor", &scene.floor(), &inner);
-    let (live, floor) = medians(&live, &floor, rounds)?;
-    // Starting is another budget's matter, and small beside all these files.
-    Ok(Pair { ours: live / FILES, against: floor / FILES + PER_FILE_ALLOWED })
+    let (ours, against) = medians(&live, &floor, rounds)?;
+    Ok(Pair { ours, against })
 }
 
 /// `npm ci` of a project with many packages, live against review.
