@@ -23,6 +23,10 @@ const FILES: u32 = 2000;
 const PER_FILE_ALLOWED: Duration = Duration::from_micros(40);
 /// What installing the seccomp filter may take.
 const FILTER_ALLOWED: Duration = Duration::from_micros(100);
+/// Commits that the probe makes in one run, and the calls of each that are judged:
+/// git makes, links, renames and removes locks, temporary objects and references.
+const COMMITS: u32 = 30;
+const NAMES_PER_COMMIT: u32 = 42;
 /// The ratio within which a program takes as long as without the judge; below it the
 /// machine's own noise is larger.
 const UNCHANGED: f64 = 1.1;
@@ -53,7 +57,7 @@ pub(super) fn suite(programs: &Programs, scratch: &Path) -> Result<Suite> {
     rules.push(probe("seccomp-install", 1.0, scene.clone(), filter_install));
     rules.push(probe("live-created-file", 1.0, scene.clone(), created_file));
     rules.push(probe("live-read", UNCHANGED, scene.clone(), read));
-    rules.push(probe("live-git-commit", UNCHANGED, scene.clone(), git_commit));
+    rules.push(probe("live-git-commit", 1.0, scene.clone(), git_commit));
     rules.push(probe("live-npm-ci", 1.3, scene, npm_ci));
     Ok(Suite { contestants, rules })
 }
@@ -181,12 +185,17 @@ fn read(scene: &Scene, rounds: u32) -> Result<Pair> {
     live_and_floor(scene, script, rounds)
 }
 
-/// Commits, each of one small file.
+/// Commits, each of one small file, against the floor's and what the judge is allowed
+/// for the names that git makes, moves and removes on the way.
 fn git_commit(scene: &Scene, rounds: u32) -> Result<Pair> {
-    let script = "git init -q .; git config user.name a; git config user.email a@example.com; \
-                  i=0; while [ $i -lt 30 ]; do echo $i > f; git add f; git commit -qm $i; \
-                  i=$((i+1)); done";
-    live_and_floor(scene, script, rounds)
+    let script = format!(
+        "git init -q .; git config user.name a; git config user.email a@example.com; \
+         i=0; while [ $i -lt {COMMITS} ]; do echo $i > f; git add f; git commit -qm $i; \
+         i=$((i+1)); done"
+    );
+    let Pair { ours, against } = live_and_floor(scene, &script, rounds)?;
+    let allowed = PER_FILE_ALLOWED * NAMES_PER_COMMIT;
+    Ok(Pair { ours: ours / COMMITS, against: against / COMMITS + allowed })
 }
 
 /// The same script in a live workspace, and in the floor's plain bind.
