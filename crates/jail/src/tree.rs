@@ -88,3 +88,25 @@ fn clone_found(found: &OwnedFd, path: &Path, more: OpenTreeFlags) -> Result<Owne
     open_tree(found, "", flags)
         .map_err(|error| TreeError::Clone { path: path.to_owned(), source: error.into() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+
+    #[test]
+    fn only_what_was_planned_is_opened() {
+        let top = tempfile::tempdir().unwrap();
+        let top = std::fs::canonicalize(top.path()).unwrap();
+        let found = std::fs::metadata(&top).unwrap();
+        let planned = (found.dev(), found.ino());
+        assert!(open(&top, Some(planned)).is_ok());
+        for other in [(planned.0, planned.1 + 1), (planned.0 + 1, planned.1)] {
+            assert!(matches!(open(&top, Some(other)), Err(TreeError::Changed { .. })));
+        }
+        std::os::unix::fs::symlink(&top, top.join("link")).unwrap();
+        assert!(matches!(open(&top.join("link/link"), None), Err(TreeError::Open { .. })));
+        // The last name is not followed either: a link is not the directory.
+        assert!(matches!(open(&top.join("link"), Some(planned)), Err(TreeError::Changed { .. })));
+    }
+}

@@ -187,3 +187,19 @@ pub(super) fn number(file: BorrowedFd<'_>) -> Number {
     }
     Number(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_looks_like_procfs_is_none() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(top.path().join("self/fd")).unwrap();
+        let at = |path: &std::path::Path| open(path, PATH_ONLY, Mode::empty()).unwrap();
+        assert!(!is_proc(at(top.path()).as_fd()));
+        assert!(!is_proc(at(std::path::Path::new("/")).as_fd()));
+        assert!(is_proc(at(std::path::Path::new("/proc")).as_fd()));
+        assert!(is_proc(at(std::path::Path::new("/proc/self/fd")).as_fd()));
+    }
+}

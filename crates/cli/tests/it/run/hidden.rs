@@ -322,3 +322,19 @@ fn a_person_at_a_terminal_is_told_once_for_a_project() {
         assert!(!all.contains("gh-secret"), "{all}");
     });
 }
+
+#[test]
+fn hiding_everything_leaves_a_place_to_work_in() {
+    each(|project| {
+        project.write("a", SECRET);
+        let run = project.run_sh(&["--hide", "*"], "pwd; cat a; echo new > b; cat b");
+        assert_eq!(run.stdout(), format!("{}\nnew\n", project.root().display()), "{}", run.text());
+        assert_eq!(project.bare_sh("cat a b").stdout(), format!("{SECRET}new\n"));
+        // What lies above the project is no matter of its rules.
+        for pattern in ["/", ".", ".."] {
+            let run = project.run_sh(&["--hide", pattern], "cat a");
+            assert_eq!(run.stdout(), SECRET, "{}", run.text());
+            assert!(run.stderr().contains("hides nothing"), "{pattern}: {}", run.text());
+        }
+    });
+}

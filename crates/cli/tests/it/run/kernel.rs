@@ -329,6 +329,31 @@ fn set_user_id_bits_give_nothing() {
 }
 
 #[test]
+fn file_capabilities_give_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        skip("set-user-id", "run by an ordinary user");
+        return;
+    }
+    for user in User::all() {
+        let project = Project::new(user, env!("CARGO_BIN_EXE_atoll"));
+        let grep = project.write("grep", std::fs::read("/usr/bin/grep").unwrap());
+        std::fs::set_permissions(&grep, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        // VFS_CAP_REVISION_2, effective; CAP_DAC_READ_SEARCH permitted (capabilities(7)).
+        let mut value = [0_u8; 20];
+        (value[0], value[3], value[4]) = (1, 2, 1 << 2);
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&grep, "security.capability", &value, flags).unwrap();
+        let script = "./grep -E '^Cap(Eff|Prm):' /proc/self/status";
+        let run = project.run_sh(&[], script);
+        let none = "0000000000000000";
+        assert_eq!(run.stdout(), format!("CapPrm:\t{none}\nCapEff:\t{none}\n"), "{}", run.text());
+        let bare = project.bare_sh(script).stdout();
+        assert!(!bare.contains(&format!("CapEff:\t{none}")), "the control: {bare}");
+    }
+}
+
+#[test]
 fn the_state_of_runs_is_out_of_sight_and_cannot_be_planted() {
     each(|project| {
         let script = "cd; ls -d .local/state/atoll .cache/atoll; echo change > \"$OLDPWD/file\"

@@ -90,6 +90,30 @@ fn memory_over_the_limit_ends_a_process_and_is_named() {
     });
 }
 
+/// A share of one processor: who would use all of it uses that much.
+#[test]
+fn a_limit_of_processors_holds() {
+    let script = "end=$(($(date +%s) + 2)); while [ $(date +%s) -lt $end ]; do :; done";
+    let used = |run: &Ran| {
+        let told: serde_json::Value =
+            serde_json::from_str(run.stderr().lines().last().unwrap()).unwrap();
+        let moment = |name: &str| told["timeline"][name].as_f64().unwrap();
+        told["usage"]["cpu_us"].as_f64().unwrap() / (moment("ended") - moment("running"))
+    };
+    each(|project| {
+        let run = project.run_sh(&["--cpus", "0.2", "--json"], script);
+        if run.stderr().contains("cpu limit is not enforced") {
+            // Never in silence: what is not enforced is said.
+            assert!(project.user != User::Root, "{}", run.text());
+            skip("cpu-limit", "run by an ordinary user, or where no cgroup tree can be written");
+            return;
+        }
+        assert!(used(&run) < 0.4, "{} of a processor: {}", used(&run), run.text());
+        let control = project.run_sh(&["--json"], script);
+        assert!(used(&control) > 1.5 * used(&run), "{} of one: {}", used(&control), control.text());
+    });
+}
+
 #[test]
 fn a_full_private_space_is_an_error_inside_and_named() {
     each(|project| {
