@@ -3,6 +3,7 @@
 
 use crate::beneath;
 use crate::changes::ChangesError;
+use crate::changes::conflict::is_newer;
 use crate::node::{FileKind, Stamp, Time};
 use crate::overlay::Format;
 use rustix::io::{Errno, Result};
@@ -145,6 +146,11 @@ impl View {
             }
             outcome => outcome,
         }
+    }
+
+    /// Whether something of the project changed since the session started.
+    pub(crate) fn is_newer(&self, host: &Stamp) -> bool {
+        self.spec.started.is_some_and(|started| is_newer(host.ctime, started))
     }
 }
 

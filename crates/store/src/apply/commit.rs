@@ -124,9 +124,11 @@ impl<'a> Run<'a> {
             }
         }
         for path in &self.changes.quiet {
-            // What cannot be looked at any more is gone, or another one.
+            // What cannot be looked at any more is gone, or another one; what did not
+            // change needs no word.
             if let Ok(Some(found)) = beneath::find(self.view.project(), path)
                 && found.kind == FileKind::Dir
+                && self.view.is_newer(&found)
             {
                 let known = KnownFile { dev: found.dev, ino: found.ino, ctime: found.ctime };
                 bytes.extend(Baseline::file_line(path, known));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// so `started` must come from the same clock (`CLOCK_REALTIME_COARSE`). File
 /// systems that keep whole seconds round down: a time without nanoseconds
 /// counts up to the end of its second.
-pub(super) fn is_newer(ctime: Time, started: Time) -> bool {
+pub(crate) fn is_newer(ctime: Time, started: Time) -> bool {
     ctime >= started || (ctime.nsec == 0 && ctime.sec >= started.sec)
 }
 

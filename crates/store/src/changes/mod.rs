@@ -39,7 +39,7 @@
 //! `force` exists for these, and keeps the host's version beside.
 
 pub(crate) mod compare;
-mod conflict;
+pub(crate) mod conflict;
 mod differ;
 mod walk;
 

@@ -5,7 +5,7 @@
 //! and what the project has at that path now. Frames are kept as paths and
 //! opened anew, so neither depth nor a changing tree costs descriptors.
 
-use super::conflict::{DirCheck, is_newer};
+use super::conflict::DirCheck;
 use super::{
     Change, ChangeKind, Changes, ChangesError, Conflict, RejectReason, Rejected, Source,
     is_nameable,
@@ -161,7 +161,7 @@ impl<'v> Walk<'v> {
     }
 
     pub(super) fn newer(&self, host: &Stamp) -> bool {
-        self.view.spec.started.is_some_and(|started| is_newer(host.ctime, started))
+        self.view.is_newer(host)
     }
 
     /// Whether a file of the project changed since the start, and not by an
