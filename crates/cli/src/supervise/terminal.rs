@@ -51,7 +51,7 @@ pub(super) const NOTE_RESTORED: u8 = b'C';
 impl Terminal {
     pub(super) fn open(fd: BorrowedFd<'_>, alone: bool) -> io::Result<Self> {
         let (fd, own_file) = reopen(fd)?;
-        let controlling = is_controlling(&fd);
+        let controlling = atoll_sys::tty::is_controlling(fd.as_fd());
         let saved = rustix::termios::tcgetattr(&fd).ok();
         let (raw, guard, place) = (None, None, Place::Behind);
         let mut terminal = Self { fd, own_file, alone, controlling, saved, raw, guard, place };
@@ -108,9 +108,7 @@ impl Terminal {
     ///
     /// One that is not our controlling terminal does not know job control.
     pub(super) fn is_foreground(&self) -> bool {
-        !self.controlling
-            || rustix::termios::tcgetpgrp(&self.fd)
-                .is_ok_and(|group| group == rustix::process::getpgrp())
+        !self.controlling || atoll_sys::tty::is_foreground(self.fd.as_fd())
     }
 
     /// Hands every key through as it is. Call it only in the foreground.
@@ -212,18 +210,11 @@ pub(super) fn same(one: &Termios, other: &Termios) -> bool {
     format!("{one:?}") == format!("{other:?}")
 }
 
-fn is_controlling(fd: impl AsFd) -> bool {
-    match (rustix::termios::tcgetsid(fd), rustix::process::getsid(None)) {
-        (Ok(theirs), Ok(ours)) => theirs == ours,
-        _ => false,
-    }
-}
-
 /// Opens the terminal anew with `O_NONBLOCK`, or duplicates the descriptor where
 /// that cannot be done; says whether the result is a file of our own.
 pub(super) fn reopen(fd: BorrowedFd<'_>) -> io::Result<(OwnedFd, bool)> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let path = if is_controlling(fd) {
+    let path = if atoll_sys::tty::is_controlling(fd) {
         "/dev/tty".to_owned()
     } else {
         format!("/proc/self/fd/{}", fd.as_raw_fd())

@@ -278,6 +278,24 @@ fn the_exit_status_of_a_signal_is_told() {
 /// A terminal of another user's that is nobody's controlling terminal cannot be
 /// opened anew: the launcher reads and writes the inherited file.
 #[test]
+fn a_session_of_another_pid_namespace_is_ours_as_well() {
+    each_user(|user| {
+        // Its leader stays outside, so session and group have the number 0 inside.
+        let mut command = user.command("unshare");
+        command.args(["-Ur", "--pid", "--fork", "--mount-proc"]).arg(super::launcher());
+        command.args(["--", "sh", "-c", "stty size; read x; echo got $x; exit 4"]);
+        let mut pty = Pty::spawn(&mut command).unwrap();
+        let before = first_modes(&pty);
+        pty.expect("24 80").unwrap();
+        pty.wait_until("raw modes", |pty| pty.is_raw()).unwrap();
+        pty.send("word\r").unwrap();
+        pty.expect("got word").unwrap();
+        assert_eq!(pty.wait().unwrap().code(), Some(4));
+        assert_eq!(modes(&pty), before);
+    });
+}
+
+#[test]
 fn a_terminal_that_cannot_be_opened_anew_is_relayed() {
     if !rustix::process::geteuid().is_root() {
         atoll_testkit::skip::skip(
