@@ -1,6 +1,7 @@
 //! Helpers for tests; never linked into a program that ships.
 
 pub mod picture;
+pub mod process;
 pub mod pty;
 pub mod run;
 pub mod skip;

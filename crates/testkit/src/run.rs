@@ -252,9 +252,14 @@ impl Ran {
     }
 }
 
-/// The program where every user can run it: the build directory may lie below a
+/// A program where every user can run it: the build directory may lie below a
 /// directory that is root's own.
-fn reachable(atoll: &Path) -> PathBuf {
+///
+/// # Panics
+///
+/// If it is not there, or cannot be copied to where they can.
+#[must_use]
+pub fn reachable(program: &Path) -> PathBuf {
     static COPY: LazyLock<PathBuf> = LazyLock::new(|| {
         let name = format!("atoll-test-program-{}", rustix::process::geteuid().as_raw());
         let directory = std::env::temp_dir().join(name);
@@ -264,15 +269,16 @@ fn reachable(atoll: &Path) -> PathBuf {
         directory
     });
     let open = |path: &Path| path.metadata().is_ok_and(|it| it.permissions().mode() & 0o005 == 5);
-    if atoll.ancestors().all(open) {
-        return atoll.to_owned();
+    if program.ancestors().all(open) {
+        return program.to_owned();
     }
-    let stamp = atoll.metadata().and_then(|it| it.modified()).expect("stat the program");
+    let stamp = program.metadata().and_then(|it| it.modified()).expect("stat the program");
     let age = stamp.duration_since(std::time::UNIX_EPOCH).expect("a time after 1970").as_nanos();
-    let copy = COPY.join(format!("atoll-{age}"));
+    let name = program.file_name().expect("a name").display();
+    let copy = COPY.join(format!("{name}-{age}"));
     if !copy.exists() {
-        let staged = COPY.join(format!(".atoll-{}", std::process::id()));
-        std::fs::copy(atoll, &staged).expect("copy the program");
+        let staged = COPY.join(format!(".{name}-{}", std::process::id()));
+        std::fs::copy(program, &staged).expect("copy the program");
         std::fs::set_permissions(&staged, Permissions::from_mode(0o755)).expect("chmod");
         std::fs::rename(&staged, &copy).expect("rename");
     }

@@ -5,6 +5,7 @@ mod doctor;
 // The attribute tells clippy that helpers are tests too.
 #[cfg(test)]
 mod policy;
+#[cfg(test)]
 mod program;
 #[cfg(test)]
 mod readme;
@@ -16,3 +17,14 @@ mod review;
 mod run;
 #[cfg(test)]
 mod supervise;
+
+#[cfg(test)]
+use atoll_testkit::run::{Project, User};
+
+/// Runs `test` with an empty project for each user there can be.
+#[cfg(test)]
+fn each(mut test: impl FnMut(&Project)) {
+    for user in User::all() {
+        test(&Project::new(user, env!("CARGO_BIN_EXE_atoll")));
+    }
+}

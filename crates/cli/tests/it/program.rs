@@ -1,11 +1,13 @@
 //! What holds for every command.
 
-use std::process::Command;
+use super::each;
+use atoll_testkit::run::Ran;
 
 #[test]
 fn version_names_the_program() {
-    let output = Command::new(env!("CARGO_BIN_EXE_atoll")).arg("--version").output().unwrap();
-    assert!(output.status.success());
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text, format!("atoll {}\n", env!("CARGO_PKG_VERSION")));
+    each(|project| {
+        let version = Ran(project.atoll(&["--version"]).output().unwrap());
+        assert_eq!(version.code(), Some(0), "{}", version.text());
+        assert_eq!(version.stdout(), format!("atoll {}\n", env!("CARGO_PKG_VERSION")));
+    });
 }

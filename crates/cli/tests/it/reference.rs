@@ -1,7 +1,7 @@
 //! The pages in `docs/` that are written by hand say what the program does. Those
 //! that are made from code are checked in the library.
 
-use atoll_testkit::run::{Project, Ran, User};
+use atoll_testkit::run::{Project, Ran};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,10 +11,12 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-fn project() -> Project {
-    let project = Project::new(User::all()[0], env!("CARGO_BIN_EXE_atoll"));
-    project.write("notes.txt", "a note\n");
-    project
+/// Runs `test` with a project that has a file, for each user there can be.
+fn each(test: impl Fn(&Project)) {
+    super::each(|project| {
+        project.write("notes.txt", "a note\n");
+        test(project);
+    });
 }
 
 fn atoll(project: &Project, arguments: &[&str]) -> Ran {
@@ -26,24 +28,25 @@ fn atoll(project: &Project, arguments: &[&str]) -> Ran {
 
 #[test]
 fn exit_codes_are_as_the_table_says() {
-    let project = project();
-    let mut checked = 0;
-    for line in page("exit-codes.md").lines() {
-        let Some((command, rest)) = line.split_once("| `atoll ").and_then(|(_, example)| {
-            let (command, rest) = example.split_once("` gives ")?;
-            Some((command, rest))
-        }) else {
-            continue;
-        };
-        let code: i32 = rest.trim_end_matches(" |").parse().unwrap();
-        let program = project.atoll(&[]).get_program().to_owned();
-        let mut shell = project.bare("sh");
-        shell.args(["-c", &format!("\"$0\" {command}")]).arg(program);
-        let ran = Ran(shell.output().unwrap());
-        assert_eq!(ran.code(), Some(code), "{command}: {}", ran.text());
-        checked += 1;
-    }
-    assert_eq!(checked, 7, "examples were not found");
+    each(|project| {
+        let mut checked = 0;
+        for line in page("exit-codes.md").lines() {
+            let Some((command, rest)) = line.split_once("| `atoll ").and_then(|(_, example)| {
+                let (command, rest) = example.split_once("` gives ")?;
+                Some((command, rest))
+            }) else {
+                continue;
+            };
+            let code: i32 = rest.trim_end_matches(" |").parse().unwrap();
+            let program = project.atoll(&[]).get_program().to_owned();
+            let mut shell = project.bare("sh");
+            shell.args(["-c", &format!("\"$0\" {command}")]).arg(program);
+            let ran = Ran(shell.output().unwrap());
+            assert_eq!(ran.code(), Some(code), "{command}: {}", ran.text());
+            checked += 1;
+        }
+        assert_eq!(checked, 7, "examples were not found");
+    });
 }
 
 /// The fields of the section with this title.
@@ -108,74 +111,81 @@ fn object(ran: &Ran) -> Value {
 
 #[test]
 fn json_of_run_is_documented() {
-    let project = project();
-    assert_eq!(project.bare_sh("git init --quiet").code(), Some(0));
-    project.write(".env", "");
-    project.write(".aiignore", ".env\n");
-    assert_eq!(project.bare_sh("ln .env twin").code(), Some(0));
-    let script = "echo x > .git/hooks/pre-commit; mkdir -p a/.vscode; echo x > a/.vscode/tasks.json
-                  git init --quiet born; echo x > AGENTS.md; exit 3";
-    let printed = [
-        &["run", "--json", "--", "sh", "-c", script][..],
-        &["run", "--json", "--", "no-such-command"],
-        &["run", "--json", "--timeout", "100ms", "--", "sleep", "60"],
-        &["run", "--json", "--workspace", "review", "--", "touch", "new"],
-    ]
-    .map(|arguments| atoll(&project, arguments).json());
-    compare("`atoll run --json`", &printed, &["unenforced[]"]);
+    each(|project| {
+        assert_eq!(project.bare_sh("git init --quiet").code(), Some(0));
+        project.write(".env", "");
+        project.write(".aiignore", ".env\n");
+        assert_eq!(project.bare_sh("ln .env twin").code(), Some(0));
+        let script =
+            "echo x > .git/hooks/pre-commit; mkdir -p a/.vscode; echo x > a/.vscode/tasks.json
+                      git init --quiet born; echo x > AGENTS.md; exit 3";
+        let printed = [
+            &["run", "--json", "--", "sh", "-c", script][..],
+            &["run", "--json", "--", "no-such-command"],
+            &["run", "--json", "--timeout", "100ms", "--", "sleep", "60"],
+            &["run", "--json", "--workspace", "review", "--", "touch", "new"],
+        ]
+        .map(|arguments| atoll(project, arguments).json());
+        compare("`atoll run --json`", &printed, &["unenforced[]"]);
+    });
 }
 
 #[test]
 fn json_of_reviews_is_documented() {
-    let project = project();
-    project.write("other.txt", "1\n");
-    let script = "echo 'all:' > Makefile; echo 2 > notes.txt; rm other.txt; mkfifo pipe";
-    let run = project.run_sh(&["--workspace", "review"], script);
-    assert_eq!(run.code(), Some(0), "{}", run.text());
-    let diff = object(&atoll(&project, &["diff", "--json"]));
-    // Neither is what the session saw any more.
-    project.write("notes.txt", "3\n");
-    project.write("other.txt", "3\n");
-    let sessions = project.home().join(".local/state/atoll/sessions");
-    let broken = sessions.join("ses_0123456789abcdef");
-    std::fs::create_dir(&broken).unwrap();
-    std::fs::write(broken.join("record.json"), "{").unwrap();
-    project.user.give(&broken);
-    let list = object(&atoll(&project, &["diff", "--list", "--json"]));
-    compare("`atoll diff --json`", &[diff, list], &[]);
+    each(|project| {
+        project.write("other.txt", "1\n");
+        let script = "echo 'all:' > Makefile; echo 2 > notes.txt; rm other.txt; mkfifo pipe";
+        let run = project.run_sh(&["--workspace", "review"], script);
+        assert_eq!(run.code(), Some(0), "{}", run.text());
+        let diff = object(&atoll(project, &["diff", "--json"]));
+        // Neither is what the session saw any more.
+        project.write("notes.txt", "3\n");
+        project.write("other.txt", "3\n");
+        let sessions = project.home().join(".local/state/atoll/sessions");
+        let broken = sessions.join("ses_0123456789abcdef");
+        std::fs::create_dir(&broken).unwrap();
+        std::fs::write(broken.join("record.json"), "{").unwrap();
+        project.user.give(&broken);
+        let list = object(&atoll(project, &["diff", "--list", "--json"]));
+        compare("`atoll diff --json`", &[diff, list], &[]);
 
-    let apply = ["apply", "--json", "--yes", "--force", "notes.txt", "notes.txt", "other.txt"];
-    let apply = object(&atoll(&project, &apply));
-    compare("`atoll apply --json`", &[apply], &[]);
-    let discard = object(&atoll(&project, &["discard", "--yes", "--json"]));
-    compare("`atoll discard --json`", &[discard], &[]);
+        let apply = ["apply", "--json", "--yes", "--force", "notes.txt", "notes.txt", "other.txt"];
+        let apply = object(&atoll(project, &apply));
+        compare("`atoll apply --json`", &[apply], &[]);
+        let discard = object(&atoll(project, &["discard", "--yes", "--json"]));
+        compare("`atoll discard --json`", &[discard], &[]);
+    });
 }
 
 #[test]
 fn json_of_policy_is_documented() {
-    let project = project();
-    project.write(".env", "A=1\n");
-    project.write(".atollignore", ".env\n");
-    project.write("atoll.toml", "[protect]\ndeny = [\"x\"]\n");
-    let show = ["policy", "show", "--json", "--hide", "notes.txt", "--allow-write", "nothing.txt"];
-    let show = object(&atoll(&project, &show));
-    compare("`atoll policy show --json`", &[show], &[]);
+    each(|project| {
+        project.write(".env", "A=1\n");
+        project.write(".atollignore", ".env\n");
+        project.write("atoll.toml", "[protect]\ndeny = [\"x\"]\n");
+        let show =
+            ["policy", "show", "--json", "--hide", "notes.txt", "--allow-write", "nothing.txt"];
+        let show = object(&atoll(project, &show));
+        compare("`atoll policy show --json`", &[show], &[]);
 
-    // A toolchain that is a link has another place inside.
-    std::fs::create_dir_all(project.outside().join("tools/bin")).unwrap();
-    std::os::unix::fs::symlink(project.outside().join("tools"), project.home().join(".pyenv"))
-        .unwrap();
-    let explain = |arguments: &[&str]| object(&atoll(&project, arguments));
-    let printed = [
-        explain(&["policy", "explain", "--json", ".env"]),
-        explain(&["policy", "explain", "--json", "../home/.pyenv/bin"]),
-        explain(&["policy", "explain", "--json", "--hide", "notes.txt", "notes.txt"]),
-    ];
-    compare("`atoll policy explain --json`", &printed, &[]);
+        // A toolchain that is a link has another place inside.
+        std::fs::create_dir_all(project.outside().join("tools/bin")).unwrap();
+        std::os::unix::fs::symlink(project.outside().join("tools"), project.home().join(".pyenv"))
+            .unwrap();
+        let explain = |arguments: &[&str]| object(&atoll(project, arguments));
+        let printed = [
+            explain(&["policy", "explain", "--json", ".env"]),
+            explain(&["policy", "explain", "--json", "../home/.pyenv/bin"]),
+            explain(&["policy", "explain", "--json", "--hide", "notes.txt", "notes.txt"]),
+        ];
+        compare("`atoll policy explain --json`", &printed, &[]);
+    });
 }
 
 #[test]
 fn json_of_doctor_is_documented() {
-    let doctor = object(&atoll(&project(), &["doctor", "--json"]));
-    compare("`atoll doctor --json`", &[doctor], &["notes[]"]);
+    each(|project| {
+        let doctor = object(&atoll(project, &["doctor", "--json"]));
+        compare("`atoll doctor --json`", &[doctor], &["notes[]"]);
+    });
 }

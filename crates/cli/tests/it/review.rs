@@ -1,43 +1,38 @@
 //! `atoll diff`, `apply` and `discard` over a session that a real overlay made.
 
 use atoll_store::Format;
-use atoll_store::session::{NewSession, Sessions};
+use atoll_store::session::{NewSession, Session, Sessions};
+use atoll_testkit::run::{User, reachable};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-const NOBODY: u32 = 65534;
 
 /// A project, a session and who works on them.
 struct Case {
     root: tempfile::TempDir,
-    as_user: bool,
+    user: User,
+    sessions: Sessions,
     id: String,
 }
 
 impl Case {
     /// Runs `setup` in a project and `script` in a review session of it, as
-    /// whoever runs the test or as an ordinary user.
-    fn new(as_user: bool, setup: &str, script: &str) -> Self {
+    /// `user`.
+    fn new(user: User, setup: &str, script: &str) -> Self {
         let root = tempfile::Builder::new().prefix("atoll-review-").tempdir().unwrap();
-        let mut case = Self { root, as_user, id: String::new() };
+        let sessions = Sessions::open(&root.path().join("state/atoll")).unwrap();
+        let mut case = Self { root, user, sessions, id: String::new() };
         std::fs::create_dir(case.project()).unwrap();
-        if as_user {
-            for path in [case.root.path(), &case.project()] {
-                std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-            }
-        }
+        user.give(case.root.path());
         case.bash(setup);
         wait_for_next_tick();
-        case.id = case.make_session();
+        let mut session = case.start_session();
+        session.end().unwrap();
+        case.id = session.id().to_owned();
         case.in_session(script);
         case
-    }
-
-    fn is_root(&self) -> bool {
-        rustix::process::geteuid().is_root() && !self.as_user
     }
 
     fn project(&self) -> PathBuf {
@@ -53,12 +48,10 @@ impl Case {
     }
 
     /// As the user that the case is about.
-    fn command(&self, program: &str) -> Command {
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.project()).env("XDG_STATE_HOME", self.state());
-        if self.as_user {
-            command.uid(NOBODY).gid(NOBODY);
-        }
+        self.user.become_for(&mut command);
         command
     }
 
@@ -69,25 +62,22 @@ impl Case {
         assert!(output.status.success(), "{script}: {errors}");
     }
 
-    /// What `atoll run` does before and after: made here and handed to the user.
-    fn make_session(&self) -> String {
-        let sessions = Sessions::open(&self.state().join("atoll")).unwrap();
-        let format = if self.is_root() { Format::Trusted } else { Format::User };
+    /// What `atoll run` does before: made here and handed to the user.
+    fn start_session(&self) -> Session {
+        let format = if self.user == User::Root { Format::Trusted } else { Format::User };
         let masked = [PathBuf::from("hidden")].into();
         let new = NewSession { project: &self.project(), format, masked, written_by: None };
-        let mut session = sessions.create(&new).unwrap();
-        session.end().unwrap();
-        if self.as_user {
-            let output =
-                Command::new("chown").arg("-R").arg("65534:65534").arg(self.state()).output();
-            assert!(output.unwrap().status.success());
+        let session = self.sessions.create(&new).unwrap();
+        // Root's sessions belong to the owner of the project as they are.
+        if self.user == User::Ordinary {
+            self.user.give(&self.state());
         }
-        session.id().to_owned()
+        session
     }
 
     fn in_session(&self, script: &str) {
         let (unshare, options) =
-            if self.is_root() { ("-m", "redirect_dir=on") } else { ("-rm", "userxattr") };
+            if self.user == User::Root { ("-m", "redirect_dir=on") } else { ("-rm", "userxattr") };
         let script = format!(
             "mount -t overlay o -o lowerdir=$PWD,upperdir=$1/upper,workdir=$1/work,{options} $PWD; cd $PWD; {script}"
         );
@@ -101,7 +91,7 @@ impl Case {
     }
 
     fn atoll(&self, args: &[&str]) -> Output {
-        self.command(env!("CARGO_BIN_EXE_atoll")).args(args).output().unwrap()
+        self.command(program()).args(args).output().unwrap()
     }
 
     #[track_caller]
@@ -125,12 +115,14 @@ impl Case {
     }
 }
 
-/// Runs a test as the caller and, when that is root, also as an ordinary user.
-fn as_both(test: impl Fn(bool)) {
-    test(false);
-    if rustix::process::geteuid().is_root() {
-        test(true);
-    }
+/// Runs a test as each user there can be.
+fn each_user(test: impl Fn(User)) {
+    User::all().into_iter().for_each(test);
+}
+
+/// The program, where every user can run it.
+fn program() -> PathBuf {
+    reachable(Path::new(env!("CARGO_BIN_EXE_atoll")))
 }
 
 /// Waits until files made so far are older than a session made now.
@@ -153,9 +145,9 @@ fn wait_for_next_tick() {
 
 #[test]
 fn a_diff_is_one_that_git_applies() {
-    as_both(|as_user| {
+    each_user(|user| {
         let case = Case::new(
-            as_user,
+            user,
             "printf 'a\\nb\\nc\\n' > f; echo old > gone; printf x > bin; echo s > hidden; mkdir d; chmod 755 d; chmod 644 f gone bin",
             "printf 'a\\nB\\nc' > f; rm gone; mkdir n; echo new > n/f; chmod 644 n/f; ln -s f l; printf '\\0' > bin; chmod 700 d",
         );
@@ -185,9 +177,9 @@ fn a_diff_is_one_that_git_applies() {
 
 #[test]
 fn json_tells_all_of_it() {
-    as_both(|as_user| {
+    each_user(|user| {
         let case = Case::new(
-            as_user,
+            user,
             "echo a > a",
             "mkdir -p .github/workflows; echo ci > .github/workflows/ci.yml; echo n > $'x\\n\\xff'; mkfifo p",
         );
@@ -210,9 +202,9 @@ fn json_tells_all_of_it() {
 
 #[test]
 fn an_applied_session_is_gone_and_the_project_has_it() {
-    as_both(|as_user| {
+    each_user(|user| {
         let case =
-            Case::new(as_user, "echo a > a; echo s > hidden", "echo A > a; mkdir d; echo n > d/n");
+            Case::new(user, "echo a > a; echo s > hidden", "echo A > a; mkdir d; echo n > d/n");
         let json: Value = serde_json::from_str(&case.stdout(&["apply", "--json"])).unwrap();
         assert_eq!(json["applied"], serde_json::json!(["a", "d", "d/n"]));
         assert_eq!(json["session_removed"], true);
@@ -229,9 +221,9 @@ fn an_applied_session_is_gone_and_the_project_has_it() {
 
 #[test]
 fn risky_files_have_to_be_confirmed() {
-    as_both(|as_user| {
+    each_user(|user| {
         let case = Case::new(
-            as_user,
+            user,
             "echo a > a",
             "echo A > a; echo 'all:' > Makefile; echo '{\"scripts\":{}}' > package.json",
         );
@@ -251,8 +243,8 @@ fn risky_files_have_to_be_confirmed() {
 
 #[test]
 fn a_conflict_is_named_and_loses_nothing() {
-    as_both(|as_user| {
-        let case = Case::new(as_user, "echo a > a; echo b > b", "echo A > a; echo B > b");
+    each_user(|user| {
+        let case = Case::new(user, "echo a > a; echo b > b", "echo A > a; echo B > b");
         case.bash("echo host > a");
         let (status, errors) = case.fails(&["apply"]);
         assert_eq!(status, 1);
@@ -273,14 +265,14 @@ fn a_conflict_is_named_and_loses_nothing() {
 
 #[test]
 fn paths_are_those_of_the_current_directory() {
-    as_both(|as_user| {
+    each_user(|user| {
         let case = Case::new(
-            as_user,
+            user,
             "mkdir -p d/e; echo 1 > d/1; echo 2 > 2; echo 3 > d/e/3",
             "echo x > d/1; echo x > 2; echo x > d/e/3",
         );
         let here = |args: &[&str]| {
-            case.command(env!("CARGO_BIN_EXE_atoll"))
+            case.command(program())
                 .current_dir(case.project().join("d/e"))
                 .args(args)
                 .output()
@@ -305,9 +297,9 @@ fn paths_are_those_of_the_current_directory() {
 
 #[test]
 fn a_discarded_session_leaves_no_trace() {
-    as_both(|as_user| {
+    each_user(|user| {
         let case = Case::new(
-            as_user,
+            user,
             "echo a > a",
             "echo A > a; mkdir -p s/t; echo x > s/t/x; chmod 000 s/t/x s/t s",
         );
@@ -325,26 +317,23 @@ fn a_discarded_session_leaves_no_trace() {
 
 #[test]
 fn a_running_session_can_only_be_looked_at() {
-    let case = Case::new(false, "echo a > a", "echo A > a");
-    let sessions = Sessions::open(&case.state().join("atoll")).unwrap();
-    let format = if case.is_root() { Format::Trusted } else { Format::User };
-    let new = NewSession {
-        project: &case.project(),
-        format,
-        masked: Default::default(),
-        written_by: None,
-    };
-    // The newest counts, and it is run by this process.
-    let running = sessions.create(&new).unwrap();
-    for command in ["apply", "discard"] {
-        let (status, errors) = case.fails(&[command]);
-        assert_eq!(status, 1);
-        assert!(errors.contains(&format!("session {} is still running", running.id())), "{errors}");
-    }
-    let output = case.atoll(&["diff"]);
-    assert!(output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("still running"));
-    assert!(case.stdout(&["diff", "--list"]).contains("running as"));
+    each_user(|user| {
+        let case = Case::new(user, "echo a > a", "echo A > a");
+        // The newest counts, and it is run by this process.
+        let running = case.start_session();
+        for command in ["apply", "discard"] {
+            let (status, errors) = case.fails(&[command]);
+            assert_eq!(status, 1);
+            assert!(
+                errors.contains(&format!("session {} is still running", running.id())),
+                "{errors}"
+            );
+        }
+        let output = case.atoll(&["diff"]);
+        assert!(output.status.success());
+        assert!(String::from_utf8_lossy(&output.stderr).contains("still running"));
+        assert!(case.stdout(&["diff", "--list"]).contains("running as"));
+    });
 }
 
 #[test]
@@ -354,7 +343,7 @@ fn root_applies_for_the_owner_of_the_project() {
         return;
     }
     let case = Case::new(
-        false,
+        User::Root,
         "echo a > a; chown -R 1000:1000 .",
         "setpriv --reuid 1000 --regid 1000 --clear-groups bash -euc 'echo A > a; mkdir d; echo n > d/n; ln -s n d/l'",
     );
@@ -367,8 +356,10 @@ fn root_applies_for_the_owner_of_the_project() {
 
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
-    let case = Case::new(false, "echo a > a", "seq 200000 > a");
-    let script = format!("set -o pipefail; {} diff | head -n 1", env!("CARGO_BIN_EXE_atoll"));
-    let output = case.command("bash").args(["-c", &script]).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    each_user(|user| {
+        let case = Case::new(user, "echo a > a", "seq 200000 > a");
+        let script = format!("set -o pipefail; {} diff | head -n 1", program().display());
+        let output = case.command("bash").args(["-c", &script]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    });
 }

@@ -1,7 +1,7 @@
 //! Descriptors that the caller or we ourselves have open are not the command's.
 
 use super::{each, wait_until};
-use atoll_testkit::run::{Project, Ran, User};
+use atoll_testkit::run::{Project, Ran};
 use atoll_testkit::skip::skip;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
@@ -127,38 +127,39 @@ fn ten_thousand_judged_calls_leave_no_descriptor_open() {
     if !rustix::process::geteuid().is_root() {
         return skip("descriptors-of-pid-1", "run by an ordinary user");
     }
-    let project = Project::new(User::Root, env!("CARGO_BIN_EXE_atoll"));
-    project.write(".env", "");
-    project.write(".aiignore", ".env\n");
-    assert_eq!(project.bare_sh("git init -q .").code(), Some(0));
-    for flags in [&[] as &[&str], &["--strict-ignore"]] {
-        let mut run = project.atoll(&["run"]);
-        run.args(flags).args(["--", "python3", "-c", WORK]);
-        run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = run.spawn().unwrap();
-        let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let mut stdout = BufReader::new(stdout);
-        let mut counts = Vec::new();
-        for moment in ["before\n", "after\n"] {
-            let mut line = String::new();
-            stdout.read_line(&mut line).unwrap();
-            assert_eq!(line, moment);
-            let family = family(child.id());
-            assert!(family.len() >= 3, "{family:?}");
-            let count = || family.iter().map(|pid| open_descriptors(*pid)).collect::<Vec<_>>();
-            // What the last call needed is closed after its answer, and some are
-            // still open at the first moment perhaps.
-            if let Some(before) = counts.first() {
-                let grew = |now: &[usize]| now.iter().zip(before).any(|(now, then)| now > then);
-                wait_until(&format!("{before:?} descriptors again"), || !grew(&count()));
+    each(|project| {
+        project.write(".env", "");
+        project.write(".aiignore", ".env\n");
+        assert_eq!(project.bare_sh("git init -q .").code(), Some(0));
+        for flags in [&[] as &[&str], &["--strict-ignore"]] {
+            let mut run = project.atoll(&["run"]);
+            run.args(flags).args(["--", "python3", "-c", WORK]);
+            run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = run.spawn().unwrap();
+            let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+            let mut stdout = BufReader::new(stdout);
+            let mut counts = Vec::new();
+            for moment in ["before\n", "after\n"] {
+                let mut line = String::new();
+                stdout.read_line(&mut line).unwrap();
+                assert_eq!(line, moment);
+                let family = family(child.id());
+                assert!(family.len() >= 3, "{family:?}");
+                let count = || family.iter().map(|pid| open_descriptors(*pid)).collect::<Vec<_>>();
+                // What the last call needed is closed after its answer, and some are
+                // still open at the first moment perhaps.
+                if let Some(before) = counts.first() {
+                    let grew = |now: &[usize]| now.iter().zip(before).any(|(now, then)| now > then);
+                    wait_until(&format!("{before:?} descriptors again"), || !grew(&count()));
+                }
+                counts.push(count());
+                stdin.write_all(b"go\n").unwrap();
             }
-            counts.push(count());
-            stdin.write_all(b"go\n").unwrap();
+            assert_eq!(counts[0].len(), counts[1].len(), "{flags:?} {counts:?}");
+            let mut errors = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(0), "{errors}");
+            assert!(errors.contains("rule git-hooks"), "{errors}");
         }
-        assert_eq!(counts[0].len(), counts[1].len(), "{flags:?} {counts:?}");
-        let mut errors = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(0), "{errors}");
-        assert!(errors.contains("rule git-hooks"), "{errors}");
-    }
+    });
 }

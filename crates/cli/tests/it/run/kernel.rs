@@ -6,6 +6,7 @@ use super::{each, is_installed};
 use atoll_testkit::pty::Pty;
 use atoll_testkit::run::{Project, User};
 use atoll_testkit::skip::skip;
+use std::os::unix::fs::PermissionsExt;
 
 const EPERM: &str = "1";
 const ENOSYS: &str = "38";
@@ -315,17 +316,20 @@ fn set_user_id_bits_give_nothing() {
         skip("set-user-id", "run by an ordinary user");
         return;
     }
-    let project = Project::new(User::Ordinary, env!("CARGO_BIN_EXE_atoll"));
-    let id = project.write("id", std::fs::read("/usr/bin/id").unwrap());
-    std::os::unix::fs::chown(&id, Some(0), Some(0)).unwrap();
-    std::fs::set_permissions(&id, std::os::unix::fs::PermissionsExt::from_mode(0o6755)).unwrap();
-    let script = "./id -u; ./id -g; grep -E 'Cap(Eff|Prm|Bnd)' /proc/self/status";
-    let (bare, run) = (project.bare_sh(script), project.run_sh(&[], script));
-    assert!(bare.stdout().starts_with("0\n0\n"), "{}", bare.text());
-    let uid = project.user.uid().unwrap();
-    let none = "0000000000000000";
-    let expected = format!("{uid}\n{uid}\nCapPrm:\t{none}\nCapEff:\t{none}\nCapBnd:\t{none}\n");
-    assert_eq!(run.stdout(), expected, "{}", run.text());
+    each(|project| {
+        // Somebody else's program: root's, and for root the ordinary user's.
+        let uid = project.user.uid().unwrap();
+        let other = if uid == 0 { User::Ordinary } else { User::Root }.uid().unwrap();
+        let id = project.write("id", std::fs::read("/usr/bin/id").unwrap());
+        std::os::unix::fs::chown(&id, Some(other), Some(other)).unwrap();
+        std::fs::set_permissions(&id, PermissionsExt::from_mode(0o6755)).unwrap();
+        let script = "./id -u; ./id -g; grep -E 'Cap(Eff|Prm|Bnd)' /proc/self/status";
+        let (bare, run) = (project.bare_sh(script), project.run_sh(&[], script));
+        assert!(bare.stdout().starts_with(&format!("{other}\n{other}\n")), "{}", bare.text());
+        let none = "0000000000000000";
+        let expected = format!("{uid}\n{uid}\nCapPrm:\t{none}\nCapEff:\t{none}\nCapBnd:\t{none}\n");
+        assert_eq!(run.stdout(), expected, "{}", run.text());
+    });
 }
 
 #[test]
@@ -334,11 +338,9 @@ fn file_capabilities_give_nothing() {
         skip("set-user-id", "run by an ordinary user");
         return;
     }
-    for user in User::all() {
-        let project = Project::new(user, env!("CARGO_BIN_EXE_atoll"));
+    each(|project| {
         let grep = project.write("grep", std::fs::read("/usr/bin/grep").unwrap());
-        std::fs::set_permissions(&grep, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-            .unwrap();
+        std::fs::set_permissions(&grep, PermissionsExt::from_mode(0o755)).unwrap();
         // VFS_CAP_REVISION_2, effective; CAP_DAC_READ_SEARCH permitted (capabilities(7)).
         let mut value = [0_u8; 20];
         (value[0], value[3], value[4]) = (1, 2, 1 << 2);
@@ -350,7 +352,7 @@ fn file_capabilities_give_nothing() {
         assert_eq!(run.stdout(), format!("CapPrm:\t{none}\nCapEff:\t{none}\n"), "{}", run.text());
         let bare = project.bare_sh(script).stdout();
         assert!(!bare.contains(&format!("CapEff:\t{none}")), "the control: {bare}");
-    }
+    });
 }
 
 #[test]

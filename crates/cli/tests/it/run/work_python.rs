@@ -1,8 +1,8 @@
 //! Python inside: an environment of the project, packages from a folder, tests
 //! that run in parallel.
 
-use super::each_way;
-use atoll_testkit::run::{Project, User};
+use super::{each, each_way};
+use atoll_testkit::run::Project;
 
 /// A package with a function in it; the build writes the wheel.
 const PACKAGE: [(&str, &str); 2] = [
@@ -67,17 +67,17 @@ fn packages_from_a_folder_and_parallel_tests() {
 
 #[test]
 fn a_whole_environment_and_a_wheel_are_made() {
-    // Making one takes seconds of processor time, so one user does.
-    let project = &Project::new(User::Ordinary, env!("CARGO_BIN_EXE_atoll"));
-    with_wheel(project);
-    let script = "set -e; python3 -m venv .venv; . .venv/bin/activate; rm wheels/*
-            /usr/bin/python3 -m pip wheel -q --no-index --no-build-isolation --no-deps -w wheels ./lib
-            pip install -q --no-index --find-links wheels adder
-            python -c 'import adder; print(adder.add(1, 2))'; pip cache dir";
-    let run = project.run_sh(&[], script);
-    assert_eq!(run.code(), Some(0), "{}", run.text());
-    assert!(run.stdout().starts_with("3\n"), "{}", run.text());
-    // It is the project's own and works outside too.
-    let outside = project.bare_sh(".venv/bin/python -c 'import adder; print(adder.add(1, 2))'");
-    assert_eq!(outside.stdout(), "3\n", "{}", outside.text());
+    each(|project| {
+        with_wheel(project);
+        let script = "set -e; python3 -m venv .venv; . .venv/bin/activate; rm wheels/*
+                /usr/bin/python3 -m pip wheel -q --no-index --no-build-isolation --no-deps -w wheels ./lib
+                pip install -q --no-index --find-links wheels adder
+                python -c 'import adder; print(adder.add(1, 2))'; pip cache dir";
+        let run = project.run_sh(&[], script);
+        assert_eq!(run.code(), Some(0), "{}", run.text());
+        assert!(run.stdout().starts_with("3\n"), "{}", run.text());
+        // It is the project's own and works outside too.
+        let outside = project.bare_sh(".venv/bin/python -c 'import adder; print(adder.add(1, 2))'");
+        assert_eq!(outside.stdout(), "3\n", "{}", outside.text());
+    });
 }

@@ -1,6 +1,6 @@
 //! Either side dies; nothing is left.
 
-use super::{User, each_user, first_modes, marker, modes, processes, shared_dir};
+use super::{Caller, User, each_user, first_modes, marker, modes, processes, shared_dir};
 use atoll_testkit::pty::Pty;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -153,7 +153,7 @@ fn a_killed_launcher_leaves_no_control_group() {
         tried += 1;
         let marker = marker();
         let arguments = ["--cgroup", group.to_str().unwrap(), "--", "sh", "-c"];
-        let mut command = User { id: None }.launcher(&arguments);
+        let mut command = Caller(User::all()[0]).launcher(&arguments);
         command.args(["setsid sleep 1000 & echo ready; sleep 1000", &marker]);
         let mut child = command
             .stdin(std::process::Stdio::null())

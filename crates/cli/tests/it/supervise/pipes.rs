@@ -1,12 +1,12 @@
 //! No terminal: the command has the launcher's own descriptors.
 
-use super::{User, each_user, marker, processes, shared_dir};
+use super::{Caller, each_user, marker, processes, shared_dir};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
-fn start(user: User, script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+fn start(user: Caller, script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut command = user.launcher(&["--", "sh", "-c", script]);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
@@ -215,15 +215,16 @@ fn a_missing_program_is_no_exit_status() {
 /// Ten descriptors more or less would show.
 #[test]
 fn nothing_is_left_after_many_runs() {
-    let before = std::fs::read_dir("/dev/pts").unwrap().count();
-    let marker = marker();
-    for _ in 0..100 {
-        let mut command = Command::new(super::launcher());
-        command.args(["--", "true", &marker]).stdin(Stdio::null());
-        assert!(command.status().unwrap().success());
-    }
-    assert!(processes(&marker).is_empty());
-    assert!(std::fs::read_dir("/dev/pts").unwrap().count() <= before + 20);
+    each_user(|user| {
+        let before = std::fs::read_dir("/dev/pts").unwrap().count();
+        let marker = marker();
+        for _ in 0..100 {
+            let mut command = user.launcher(&["--", "true", &marker]);
+            assert!(command.stdin(Stdio::null()).status().unwrap().success());
+        }
+        assert!(processes(&marker).is_empty());
+        assert!(std::fs::read_dir("/dev/pts").unwrap().count() <= before + 20);
+    });
 }
 
 fn child_of(parent: Pid) -> Pid {

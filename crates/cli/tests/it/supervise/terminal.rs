@@ -1,6 +1,6 @@
 //! A command that has the terminal to itself.
 
-use super::{User, each_user, first_modes, modes, shared_dir};
+use super::{Caller, User, each_user, first_modes, modes, shared_dir};
 use atoll_testkit::pty::Pty;
 use rustix::fs::OFlags;
 use std::os::unix::process::ExitStatusExt as _;
@@ -8,7 +8,7 @@ use std::os::unix::process::ExitStatusExt as _;
 const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 
-fn start(user: User, script: &str) -> Pty {
+fn start(user: Caller, script: &str) -> Pty {
     Pty::spawn(&mut user.launcher(&["--", "sh", "-c", script])).unwrap()
 }
 
@@ -124,62 +124,68 @@ fn every_byte_goes_through_unchanged_in_both_directions() {
 
 #[test]
 fn the_tail_of_the_output_is_never_lost() {
-    for _ in 0..20 {
-        let mut pty = start(User { id: None }, "stty -opost; seq 20000");
-        assert!(pty.wait().unwrap().success());
-        assert!(pty.screen().ends_with(b"\n19999\n20000\n"), "lost");
-    }
+    each_user(|user| {
+        for _ in 0..20 {
+            let mut pty = start(user, "stty -opost; seq 20000");
+            assert!(pty.wait().unwrap().success());
+            assert!(pty.screen().ends_with(b"\n19999\n20000\n"), "lost");
+        }
+    });
 }
 
 #[test]
 fn a_flood_is_relayed_in_flat_memory() {
     const BYTES: usize = 64 << 20;
-    let mut pty = start(
-        User { id: None },
-        "stty raw -opost -echo; printf ready; head -c 67108864 /dev/zero; printf end; read x",
-    );
-    pty.expect("ready").unwrap();
-    let memory = |pty: &Pty| {
-        let path = format!("/proc/{}/status", pty.pid().as_raw_nonzero());
-        let status = std::fs::read_to_string(path).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
-    };
-    let before = memory(&pty);
-    let started = std::time::Instant::now();
-    let bytes = pty.discard_until("end").unwrap();
-    eprintln!("{} MiB/s", (BYTES >> 20) as f64 / started.elapsed().as_secs_f64());
-    assert_eq!(bytes, BYTES + 3);
-    let grown = memory(&pty) - before;
-    assert!(grown < 1024, "grown by {grown} KiB");
-    pty.send("\n").unwrap();
-    assert!(pty.wait().unwrap().success());
+    each_user(|user| {
+        let mut pty = start(
+            user,
+            "stty raw -opost -echo; printf ready; head -c 67108864 /dev/zero; printf end; read x",
+        );
+        pty.expect("ready").unwrap();
+        let memory = |pty: &Pty| {
+            let path = format!("/proc/{}/status", pty.pid().as_raw_nonzero());
+            let status = std::fs::read_to_string(path).unwrap();
+            let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        let before = memory(&pty);
+        let started = std::time::Instant::now();
+        let bytes = pty.discard_until("end").unwrap();
+        eprintln!("{} MiB/s", (BYTES >> 20) as f64 / started.elapsed().as_secs_f64());
+        assert_eq!(bytes, BYTES + 3);
+        let grown = memory(&pty) - before;
+        assert!(grown < 1024, "grown by {grown} KiB");
+        pty.send("\n").unwrap();
+        assert!(pty.wait().unwrap().success());
+    });
 }
 
 #[test]
 fn a_slow_reader_holds_the_command_up() {
-    let dir = shared_dir();
-    let path = dir.path().join("written");
-    let script = format!(
-        "stty raw -opost; i=0; while [ $i -lt 400 ]; do head -c 4096 /dev/zero
-         i=$((i+1)); echo $i >{}; done",
-        path.display()
-    );
-    let mut pty = start(User { id: None }, &script);
-    let written = || std::fs::read_to_string(&path).unwrap_or_default();
-    // Nothing reads the screen here. The command stops at what the buffers hold.
-    let mut last = (String::new(), std::time::Instant::now());
-    while last.0.is_empty() || last.1.elapsed().as_millis() < 500 {
-        let now = written();
-        if !now.trim().is_empty() && now != last.0 {
-            last = (now, std::time::Instant::now());
+    each_user(|user| {
+        let dir = shared_dir();
+        let path = dir.path().join("written");
+        let script = format!(
+            "stty raw -opost; i=0; while [ $i -lt 400 ]; do head -c 4096 /dev/zero
+             i=$((i+1)); echo $i >{}; done",
+            path.display()
+        );
+        let mut pty = start(user, &script);
+        let written = || std::fs::read_to_string(&path).unwrap_or_default();
+        // Nothing reads the screen here. The command stops at what the buffers hold.
+        let mut last = (String::new(), std::time::Instant::now());
+        while last.0.is_empty() || last.1.elapsed().as_millis() < 500 {
+            let now = written();
+            if !now.trim().is_empty() && now != last.0 {
+                last = (now, std::time::Instant::now());
+            }
+            pty.pause().unwrap();
         }
-        pty.pause().unwrap();
-    }
-    let count: u32 = last.0.trim().parse().unwrap();
-    assert!(count < 100, "{count} pieces of 4 KiB were taken");
-    assert!(pty.wait().unwrap().success());
-    assert_eq!(pty.screen().len(), 400 * 4096);
+        let count: u32 = last.0.trim().parse().unwrap();
+        assert!(count < 100, "{count} pieces of 4 KiB were taken");
+        assert!(pty.wait().unwrap().success());
+        assert_eq!(pty.screen().len(), 400 * 4096);
+    });
 }
 
 #[test]
@@ -304,7 +310,7 @@ fn a_terminal_that_cannot_be_opened_anew_is_relayed() {
         );
         return;
     }
-    let user = User { id: Some(super::NOBODY) };
+    let user = Caller(User::Ordinary);
     let script = "stty size; read x; echo got $x; stty -opost; seq 20000";
     let mut pty =
         Pty::spawn_without_session(&mut user.launcher(&["--", "sh", "-c", script])).unwrap();
