@@ -65,6 +65,23 @@ impl User {
     }
 }
 
+/// Runs the test `name` of this test program once more, as the ordinary user: for
+/// tests that act themselves instead of starting a program.
+///
+/// # Panics
+///
+/// If the test fails there, or there is none of this name.
+pub fn again_as_ordinary(name: &str) {
+    let program = std::env::current_exe().expect("this program");
+    let mut command = Command::new(reachable(&program));
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]);
+    command.env("HOME", "/nonexistent").current_dir("/");
+    User::Ordinary.become_for(&mut command);
+    let ran = Ran(command.output().expect("start the test"));
+    assert_eq!(ran.code(), Some(0), "as an ordinary user: {}", ran.text());
+    assert!(ran.stdout().contains("1 passed"), "there is no test {name}: {}", ran.text());
+}
+
 /// A project with a home directory beside it, both gone at the end.
 #[derive(Debug)]
 pub struct Project {

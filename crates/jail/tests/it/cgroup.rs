@@ -4,9 +4,10 @@
 use atoll_jail::cgroup::{
     Controller, Group, Kind, Layout, Limit, Limits, Unenforced, remove_stale, run_name,
 };
+use atoll_testkit::run::{ORDINARY_UID, again_as_ordinary};
 use rustix::process::Pid;
 use std::io::{Read as _, Write as _};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -225,30 +226,17 @@ fn limits_without_sense_are_refused_before_anything_is_made() {
     assert_eq!(traces(&name), [] as [PathBuf; 0]);
 }
 
-/// Set in the copy of a test that runs as an ordinary user.
-const ORDINARY: &str = "ATOLL_TEST_ORDINARY";
-
 #[test]
 fn an_ordinary_user_is_told_what_is_not_enforced() {
     if rustix::process::geteuid().is_root() {
-        let test = "cgroup::an_ordinary_user_is_told_what_is_not_enforced";
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
-            .env(ORDINARY, "1")
-            .current_dir("/")
-            .uid(65534)
-            .gid(65534)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        return;
+        return again_as_ordinary("cgroup::an_ordinary_user_is_told_what_is_not_enforced");
     }
     let limits = Limits { memory_bytes: Some(64 << 20), pids: Some(64), cpus: Some(1.0) };
     let layout = layout();
     let name = run_name().unwrap();
     let (group, unenforced) = Group::create(&layout, &name, &limits).unwrap();
     let missing: Vec<_> = unenforced.iter().map(|missing| missing.limit).collect();
-    if std::env::var_os(ORDINARY).is_some() && layout.kind != Kind::V2 {
+    if rustix::process::geteuid().as_raw() == ORDINARY_UID && layout.kind != Kind::V2 {
         assert_eq!(missing, [Limit::Memory, Limit::Pids, Limit::Cpu]);
     }
     for Unenforced { reason, help, .. } in &unenforced {

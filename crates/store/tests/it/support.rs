@@ -5,40 +5,25 @@ use atoll_store::apply::{self, ApplyError, Outcome, Request};
 use atoll_store::changes::{self, ChangeKind, Changes, Conflict};
 use atoll_store::node::Time;
 use atoll_store::view::{Baseline, View, ViewSpec};
+use atoll_testkit::run::again_as_ordinary;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Set in the copy of the test that runs as an ordinary user.
-const AS_USER: &str = "STORE_TEST_AS_USER";
-const NOBODY: u32 = 65534;
 pub(crate) const SESSION: &str = "ses_0123456789abcdef";
 
 /// Runs a test as whoever started it and, when that is root, once more as an
 /// ordinary user.
 pub(crate) fn as_root_and_user(name: &str, test: fn()) {
     test();
-    if is_root() && std::env::var_os(AS_USER).is_none() {
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", name, "--nocapture", "--test-threads=1"])
-            .env(AS_USER, "1")
-            .env("HOME", "/nonexistent")
-            .current_dir("/")
-            .uid(NOBODY)
-            .gid(NOBODY)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "as an ordinary user:\n{text}\n{errors}");
-        assert!(text.contains("1 passed"), "the test {name} did not run as a user:\n{text}");
+    if is_root() {
+        again_as_ordinary(name);
     }
 }
 

@@ -17,6 +17,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use atoll_jail::judge::{Config, Denial, Ended, Judge, Pattern, Report, Root};
+use atoll_testkit::run::{User, reachable};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -31,32 +32,11 @@ const SCRIPT: &str = "ATOLL_JUDGE_SCRIPT";
 /// No script of these tests needs as long.
 const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Whose processes the workload's are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum User {
-    Root,
-    Ordinary,
-}
-
-impl User {
-    fn id(self) -> u32 {
-        match self {
-            Self::Root => 0,
-            Self::Ordinary => 65534,
-        }
-    }
-}
-
 /// Runs `test` as each user that this process can become.
 pub(super) fn as_each_user(test: impl Fn(&mut Sandbox)) {
-    let users: &[User] = if rustix::process::getuid().is_root() {
-        &[User::Root, User::Ordinary]
-    } else {
-        &[User::Ordinary]
-    };
-    for user in users {
+    for user in User::all() {
         eprintln!("as {user:?}");
-        test(&mut Sandbox::new(*user));
+        test(&mut Sandbox::new(user));
     }
 }
 
@@ -133,7 +113,7 @@ impl Sandbox {
             fs::create_dir(base.path().join(name)).unwrap();
         }
         let sandbox = Self { base, user, options: Options::default() };
-        sandbox.own_everything();
+        user.give(&sandbox.base());
         sandbox
     }
 
@@ -144,14 +124,6 @@ impl Sandbox {
 
     pub(super) fn workspace(&self) -> PathBuf {
         self.base().join("w")
-    }
-
-    fn own_everything(&self) {
-        let owner = format!("{0}:{0}", self.user.id());
-        if rustix::process::getuid().is_root() {
-            let status = Command::new("chown").arg("-R").arg(owner).arg(self.base()).status();
-            assert!(status.unwrap().success());
-        }
     }
 
     pub(super) fn read(&self, path: &str) -> String {
@@ -189,9 +161,7 @@ impl Sandbox {
             .envs(["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_EMAIL"), "a@example.com")))
             .envs(self.options.environment.iter().cloned())
             .stdin(Stdio::null());
-        if rustix::process::getuid().as_raw() != self.user.id() {
-            command.uid(self.user.id()).gid(self.user.id());
-        }
+        self.user.become_for(&mut command);
         command
     }
 
@@ -233,7 +203,7 @@ impl Sandbox {
         command
             .args(["--user", map, "--keep-caps", "--mount", "--pid", "--fork", "--mount-proc"])
             .args(["--kill-child", "--"])
-            .arg(std::env::current_exe().unwrap())
+            .arg(reachable(&std::env::current_exe().unwrap()))
             .args(["--exact", "judge::harness::role", "--nocapture", "--test-threads=1"])
             .env(ROLE, how)
             .env(BASE, self.base())
