@@ -41,7 +41,7 @@ pub(super) fn judged(
     let listener =
         listener.ok_or_else(|| failure("seccomp", &io::Error::from(io::ErrorKind::NotFound), 0))?;
     let serving = judge.begin(listener).map_err(|error| failure("judge", &error, 0))?;
-    Ok((started, Some(Box::new(Judging { serving: Some(serving) }))))
+    Ok((started, Some(Box::new(Performing { work: Some(Work::Judge(Box::new(serving))) }))))
 }
 
 /// Starts the workload of a review workspace whose directories PID 1 moves.
@@ -56,7 +56,7 @@ pub(super) fn moved(
     // An older kernel answers renames itself.
     let Some(listener) = listener else { return Ok((started, None)) };
     let moving = moves.begin(listener).map_err(|error| failure("judge", &error, 0))?;
-    Ok((started, Some(Box::new(Helping { moving: Some(moving) }))))
+    Ok((started, Some(Box::new(Performing { work: Some(Work::Moves(Box::new(moving))) }))))
 }
 
 /// How staging directories of moves begin, which are never part of a review.
@@ -103,76 +103,62 @@ fn start(workload: &Workload, slave: Option<&Slave>, walls: Walls) -> Result<Sta
     })
 }
 
-struct Judging {
-    serving: Option<Serving>,
+/// Whose work the workload's calls are.
+enum Work {
+    Judge(Box<Serving>),
+    Moves(Box<Moving>),
 }
 
-impl Attendant for Judging {
+/// Performs calls until nobody is left to ask.
+struct Performing {
+    work: Option<Work>,
+}
+
+impl Attendant for Performing {
     fn readable(&self) -> Option<BorrowedFd<'_>> {
-        self.serving.as_ref().map(Serving::as_fd)
+        self.work.as_ref().map(|work| match work {
+            Work::Judge(serving) => serving.as_fd(),
+            Work::Moves(moving) => moving.as_fd(),
+        })
     }
 
     fn attend(&mut self, is_readable: bool) -> Vec<Vec<u8>> {
         let mut records = Vec::new();
         let mut tell = |denial: Denial| records.push(refusal::denied(&denial));
-        let Some(serving) = &mut self.serving else { return records };
-        match serving.attend(is_readable, &mut tell) {
+        let attended = match &mut self.work {
+            Some(Work::Judge(serving)) => serving.attend(is_readable, &mut tell),
+            Some(Work::Moves(moving)) => moving.attend(&mut tell),
+            None => return records,
+        };
+        match attended {
             Ok(true) => {}
             // The workload's end follows.
             Ok(false) => records.extend(self.finish()),
-            // Calls would fail unjudged from here on: nothing may go on.
+            // Calls would fail unjudged or for no reason from here on: nothing may go on.
             Err(_) => process::exit_now(1),
         }
         records
     }
 
     fn finish(&mut self) -> Vec<Vec<u8>> {
-        let mut records = Vec::new();
-        if let Some(serving) = self.serving.take() {
-            let mut tell = |denial: Denial| records.push(refusal::denied(&denial));
-            let report = serving.finish(&mut tell);
-            records.extend(refusal::noticed(&report));
-        }
-        records
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        self.serving.as_ref().and_then(Serving::timeout)
-    }
-}
-
-struct Helping {
-    moving: Option<Moving>,
-}
-
-impl Attendant for Helping {
-    fn readable(&self) -> Option<BorrowedFd<'_>> {
-        self.moving.as_ref().map(Moving::as_fd)
-    }
-
-    fn attend(&mut self, _is_readable: bool) -> Vec<Vec<u8>> {
         let mut records = Vec::new();
         let mut tell = |denial: Denial| records.push(refusal::denied(&denial));
-        let Some(moving) = &mut self.moving else { return records };
-        match moving.attend(&mut tell) {
-            Ok(true) => {}
-            // The workload's end follows.
-            Ok(false) => records.extend(self.finish()),
-            // Renames would fail for no reason from here on.
-            Err(_) => process::exit_now(1),
+        match self.work.take() {
+            Some(Work::Judge(serving)) => {
+                let report = serving.finish(&mut tell);
+                records.extend(refusal::noticed(&report));
+            }
+            Some(Work::Moves(moving)) => moving.finish(),
+            None => {}
         }
         records
     }
 
-    fn finish(&mut self) -> Vec<Vec<u8>> {
-        if let Some(moving) = self.moving.take() {
-            moving.finish();
-        }
-        Vec::new()
-    }
-
     fn timeout(&self) -> Option<Duration> {
-        None
+        match &self.work {
+            Some(Work::Judge(serving)) => serving.timeout(),
+            Some(Work::Moves(_)) | None => None,
+        }
     }
 }
 
