@@ -18,7 +18,8 @@
 //! Where to look: `traps` (which calls), `call` (decoding), `walk` (paths to
 //! descriptors), `survey` (what a path is), `decide` (the rules, pure), `open`,
 //! `entry`, `change`, `socket`, `stand_in` (performing), `install` and `pointer` (judged
-//! content), `ledger`, `told` (memory), `serve` (the loop), `git` (formats).
+//! content), `ledger`, `told` (memory), `serve` (the loop), `wait`, `reply`, `pending` (its parts), `refuser`
+//! (calls without a rule about names), `git` (formats).
 //!
 //! Under review the project's names are free, and only directories that are
 //! granted beside it are judged. Where its copy needs help with renames of
@@ -38,7 +39,10 @@ mod ledger;
 mod moves;
 mod names;
 mod open;
+mod pending;
 mod pointer;
+mod refuser;
+mod reply;
 mod rules;
 mod serve;
 mod socket;
@@ -48,12 +52,14 @@ mod survey;
 mod told;
 mod transfer;
 mod traps;
+mod wait;
 mod walk;
 
 pub use denial::{Class, Denial, Report, Rule, Sink};
 pub use footing::FootingError;
 pub use moves::{Moves, Moving, RENAMES};
 pub use names::{Pattern, PatternError};
+pub use refuser::Refuser;
 pub use rules::{Config, Hidden, Root};
-pub use serve::{Ended, Judge, NewError, Refuser, ServeError, Serving};
+pub use serve::{Ended, Judge, NewError, ServeError, Serving};
 pub use traps::{Condition, TRAPS, Trap};

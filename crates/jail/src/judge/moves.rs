@@ -27,10 +27,13 @@ use super::decide::Kind;
 use super::denial::{Class, Denial, Rule, Sink};
 use super::footing::Footing;
 use super::ledger::within;
-use super::serve::{ARCH, NewError, ServeError, Wake, refuse, tell_connection, wait};
-use super::state::{Case, kind_at, to_path};
+use super::refuser::{refuse, tell_connection};
+use super::reply::reply;
+use super::serve::{ARCH, NewError, ServeError};
+use super::state::{Answer, Case, kind_at, to_path};
 use super::transfer::{Bounds, Stop, Transfer};
 use super::traps::{Condition, Trap};
+use super::wait::{ANSWERED_AT_ONCE, Wake, wait};
 use super::walk::Spot;
 use crate::tell::Connections;
 
@@ -41,9 +44,6 @@ pub const RENAMES: &[Trap] = &[
     Trap { number: libc::SYS_renameat, condition: Condition::Always },
     Trap { number: libc::SYS_renameat2, condition: Condition::Always },
 ];
-
-/// Calls answered in one go, before whoever waits looks at its other business.
-const ANSWERED_AT_ONCE: usize = 64;
 
 /// Performs the renames of one workload.
 pub struct Moves {
@@ -257,17 +257,8 @@ impl Moving {
     }
 }
 
-/// Answers. A caller that is gone needs no answer.
-pub(super) fn answer(
-    listener: &mut Listener,
-    notification: &Notification,
-    answer: Result<(), Errno>,
-) {
-    let reply = match answer {
-        Ok(()) => Reply::Value(0),
-        Err(error) => Reply::Error(error.raw_os_error()),
-    };
-    let _gone = listener.reply(notification.id, reply);
+fn answer(listener: &mut Listener, notification: &Notification, answer: Result<(), Errno>) {
+    reply(listener, notification.id, answer.map(|()| Answer::Done));
 }
 
 impl Mover {

@@ -317,6 +317,13 @@ fn wait_for(request: Request, object: OwnedFd, error: Errno) -> Result<Answer, E
 }
 
 impl Waiting {
+    /// The flags of the file that it gives.
+    pub(super) fn flags(&self) -> OFlags {
+        match self {
+            Self::Open { flags, .. } | Self::Writer { flags, .. } => *flags,
+        }
+    }
+
     /// Tries again. Gives the file when the open would no longer block.
     pub(super) fn attempt(&self, footing: &Footing) -> Result<Option<OwnedFd>, Errno> {
         match self {

@@ -3,33 +3,30 @@
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use atoll_sys::notify::{Listener, Notification, Reply};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::call::{Call, PathArgument, decode};
 use super::caller::{Caller, errno};
-use super::denial::{Class, Denial, Report, Sink};
+use super::denial::{Report, Sink};
 use super::footing::{Footing, FootingError};
 use super::ledger::{Ledger, Why, bytes};
-use super::moves::{self, Mover, Next, Place};
-use super::open::{Waiting, is_program};
+use super::moves::{Mover, Next, Place};
+use super::pending::{MAX_WAITING, Pending, RETRY, retry};
+use super::refuser::{refuse, tell_connection};
+use super::reply::reply;
 use super::rules::{Config, Root, Rules};
 use super::stand_in::Home;
 use super::state::{Answer, Case, State, Umask};
 use super::told::Told;
+use super::wait::{ANSWERED_AT_ONCE, Wake, wait};
 use crate::seccomp;
 use crate::tell::Connections;
-use atoll_sys::procmem;
 
-/// How often an open that would block is tried again.
-const RETRY: Duration = Duration::from_millis(5);
 /// How soon written pointers are put in place when no call comes.
 const SETTLE: Duration = Duration::from_millis(1);
-/// Opens that wait at the same time; each holds two descriptors.
-const MAX_WAITING: usize = 256;
 
 #[cfg(target_arch = "x86_64")]
 pub(super) const ARCH: u32 = 0xc000_003e;
@@ -39,11 +36,11 @@ pub(super) const ARCH: u32 = 0xc000_00b7;
 #[derive(Debug, thiserror::Error)]
 pub enum NewError {
     #[error("the workspace {} is not an absolute path", path.display())]
-    Relative { path: std::path::PathBuf },
+    Relative { path: PathBuf },
     #[error("could not look at the workspace {}", path.display())]
-    Look { path: std::path::PathBuf, source: Errno },
+    Look { path: PathBuf, source: Errno },
     #[error("the workspace {} is not the directory that was planned", path.display())]
-    Other { path: std::path::PathBuf },
+    Other { path: PathBuf },
     #[error("the judge has no ground to stand on")]
     Footing(#[from] FootingError),
 }
@@ -74,14 +71,6 @@ pub struct Judge {
     connections: Connections,
     /// Where directories are moved too.
     place: Option<Place>,
-}
-
-struct Pending {
-    id: u64,
-    thread: NonZeroU32,
-    cloexec: bool,
-    waiting: Waiting,
-    next: Instant,
 }
 
 impl Judge {
@@ -187,9 +176,6 @@ pub struct Serving {
     mover: Option<Mover>,
 }
 
-/// Calls answered in one go, before whoever waits looks at its other business.
-const ANSWERED_AT_ONCE: usize = 64;
-
 impl Serving {
     /// When [`Serving::attend`] wants to be called even if nothing is readable.
     #[must_use]
@@ -262,14 +248,15 @@ impl Serving {
     fn settle(&mut self, sink: &mut dyn Sink) {
         let settled = self.mover.as_mut().and_then(|mover| mover.settle(sink));
         let Some(settled) = settled else { return };
-        moves::answer(&mut self.listener, &settled.notification, settled.answer);
+        let answer = settled.answer.map(|()| Answer::Done);
+        reply(&mut self.listener, settled.notification.id, answer);
         for notification in settled.held {
             self.answer(&notification, sink);
         }
     }
 
     fn retry(&mut self) {
-        self.judge.retry(&mut self.listener, &mut self.pending);
+        retry(&mut self.pending, &self.judge.footing, &mut self.listener);
     }
 }
 
@@ -327,45 +314,6 @@ impl Judge {
         drop(leftover);
         later
     }
-
-    /// Tries again what would block, and wakes callers that a signal waits for.
-    fn retry(&mut self, listener: &mut Listener, pending: &mut Vec<Pending>) {
-        if pending.is_empty() {
-            return;
-        }
-        let now = Instant::now();
-        let mut kept = Vec::with_capacity(pending.len());
-        for mut waiting in std::mem::take(pending) {
-            if waiting.next > now {
-                kept.push(waiting);
-                continue;
-            }
-            let caller =
-                Caller { footing: &self.footing, listener, id: waiting.id, thread: waiting.thread };
-            if !caller.is_waiting() {
-                continue;
-            }
-            let interrupted =
-                || caller.signals().is_ok_and(super::caller::Signals::would_interrupt);
-            let answer = match waiting.waiting.attempt(&self.footing) {
-                Ok(Some(file)) => Ok(file),
-                Ok(None) if interrupted() => Err(Errno::INTR),
-                Ok(None) => {
-                    waiting.next = now + RETRY;
-                    kept.push(waiting);
-                    continue;
-                }
-                Err(error) => Err(error),
-            };
-            let answer = answer.map(|file| Answer::File {
-                is_program: is_program_for_writing(file.as_fd()),
-                file,
-                cloexec: waiting.cloexec,
-            });
-            reply(listener, waiting.id, answer);
-        }
-        *pending = kept;
-    }
 }
 
 /// Performs a rename within the workspace that is moved in, and judges every
@@ -396,98 +344,6 @@ fn look(path: &Path) -> Result<rustix::fs::Stat, NewError> {
     rustix::fs::lstat(path).map_err(|source| NewError::Look { path: path.to_owned(), source })
 }
 
-/// Tells of a connection that cannot come about; the kernel refuses it.
-pub(super) fn tell_connection(
-    connections: &mut Connections,
-    caller: Caller<'_>,
-    notification: &Notification,
-    sink: &mut dyn Sink,
-) {
-    let read = |address: u64, buffer: &mut [u8]| {
-        caller.bytes(address, buffer.len()).is_ok_and(|bytes| {
-            buffer.copy_from_slice(&bytes);
-            caller.is_waiting()
-        })
-    };
-    if let Some(denial) = connections.denial(notification, read) {
-        sink.denied(denial);
-    }
-}
-
-/// Answers the calls that the filter's own table refuses, where no workspace is
-/// judged, and tells of connections. Never blocks, so PID 1 can hold it.
-pub struct Refuser {
-    listener: Listener,
-    connections: Connections,
-}
-
-impl Refuser {
-    /// # Errors
-    ///
-    /// If the descriptor is not a listener.
-    pub fn new(listener: OwnedFd) -> std::io::Result<Self> {
-        Ok(Self { listener: Listener::new(listener)?, connections: Connections::default() })
-    }
-
-    /// Answers what is waiting, some of it at a time: a flood of calls must not
-    /// keep whoever waits from its other business. Says whether anybody is left to ask.
-    pub fn attend(&mut self, sink: &mut dyn Sink) -> bool {
-        let now = Some(Duration::ZERO);
-        for _ in 0..ANSWERED_AT_ONCE {
-            match wait(&self.listener, None, now) {
-                Ok(Wake::Call) => {}
-                Ok(Wake::Time) => return true,
-                Ok(Wake::HungUp | Wake::Control) | Err(_) => return false,
-            }
-            // The caller may be gone by now.
-            let Ok(notification) = self.listener.receive() else { continue };
-            let reply = if Connections::concerns(&notification) {
-                self.tell_connection(&notification, sink);
-                Reply::Continue
-            } else {
-                Reply::Error(refuse(&notification, sink).raw_os_error())
-            };
-            let _gone = self.listener.reply(notification.id, reply);
-        }
-        true
-    }
-
-    fn tell_connection(&mut self, notification: &Notification, sink: &mut dyn Sink) {
-        let Some(thread) = NonZeroU32::new(notification.pid) else { return };
-        let listener = &self.listener;
-        let read = |address: u64, buffer: &mut [u8]| {
-            procmem::read_exact(thread, address, buffer).is_ok()
-                && listener.is_waiting(notification.id)
-        };
-        if let Some(denial) = self.connections.denial(notification, read) {
-            sink.denied(denial);
-        }
-    }
-}
-
-impl AsFd for Refuser {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-}
-
-/// A call that no rule about names is for: one that the filter's own table
-/// refuses, told here first.
-pub(super) fn refuse(notification: &Notification, sink: &mut dyn Sink) -> Errno {
-    let number = u32::try_from(notification.number).ok();
-    let Some((errno, line)) = number.and_then(seccomp::refusal) else { return Errno::NOSYS };
-    sink.denied(Denial {
-        rule: line.why.code(),
-        class: Class::Kernel,
-        operation: line.name,
-        path: PathBuf::new(),
-        pid: notification.pid,
-        detail: None,
-        suggestion: None,
-    });
-    Errno::from_raw_os_error(errno)
-}
-
 fn send(
     listener: &mut Listener,
     notification: &Notification,
@@ -495,43 +351,10 @@ fn send(
     answer: Result<Answer, Errno>,
 ) -> Option<Pending> {
     if let Ok(Answer::Later { waiting, cloexec }) = answer {
-        return Some(Pending {
-            id: notification.id,
-            thread,
-            cloexec,
-            waiting,
-            next: Instant::now(),
-        });
+        return Some(Pending::new(notification, thread, waiting, cloexec));
     }
     reply(listener, notification.id, answer);
     None
-}
-
-/// Answers. A caller that is gone needs no answer.
-fn reply(listener: &mut Listener, id: u64, answer: Result<Answer, Errno>) {
-    let reply = match answer {
-        Ok(Answer::File { file, cloexec, is_program }) => {
-            let given = if is_program {
-                listener.hand_over(id, file, cloexec)
-            } else {
-                listener.reply_with_fd(id, file.as_fd(), cloexec).map(drop)
-            };
-            match given {
-                Ok(()) => return,
-                // By the caller's limit of descriptors, for one.
-                Err(error) => Reply::Error(errno(error).raw_os_error()),
-            }
-        }
-        Ok(Answer::Done) => Reply::Value(0),
-        Ok(Answer::Continue) => Reply::Continue,
-        Ok(Answer::Later { .. }) => Reply::Error(libc::EAGAIN),
-        Err(error) => Reply::Error(error.raw_os_error()),
-    };
-    let _gone = listener.reply(id, reply);
-}
-
-fn is_program_for_writing(file: BorrowedFd<'_>) -> bool {
-    rustix::fs::fcntl_getfl(file).is_ok_and(|flags| is_program(file, flags))
 }
 
 fn operation(call: Call) -> &'static str {
@@ -554,45 +377,4 @@ fn operation(call: Call) -> &'static str {
         Call::Umask { .. } => "umask",
         Call::TooNew => "setxattrat",
     }
-}
-
-pub(super) enum Wake {
-    Call,
-    HungUp,
-    Control,
-    Time,
-}
-
-pub(super) fn wait(
-    listener: &Listener,
-    control: Option<BorrowedFd<'_>>,
-    timeout: Option<Duration>,
-) -> Result<Wake, ServeError> {
-    let timeout = timeout.map(|limit| Timespec {
-        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: i64::from(limit.subsec_nanos()),
-    });
-    let calls = PollFd::new(listener, PollFlags::IN);
-    let mut both = [calls.clone(), calls];
-    let polled = match &control {
-        None => &mut both[..1],
-        Some(control) => {
-            both[1] = PollFd::new(control, PollFlags::IN);
-            &mut both[..]
-        }
-    };
-    match poll(polled, timeout.as_ref()) {
-        Ok(0) => return Ok(Wake::Time),
-        Ok(_) => {}
-        Err(Errno::INTR) => return Ok(Wake::Time),
-        Err(source) => return Err(ServeError::Wait { source }),
-    }
-    if control.is_some() && !polled[1].revents().is_empty() {
-        return Ok(Wake::Control);
-    }
-    let found = polled[0].revents();
-    if found.contains(PollFlags::IN) {
-        return Ok(Wake::Call);
-    }
-    Ok(if found.is_empty() { Wake::Time } else { Wake::HungUp })
 }
