@@ -1,9 +1,15 @@
-//! Wire types and pure rules: the policy document, what it comes to, and the
-//! names that are protected whatever a policy says. No I/O here: callers read
-//! files, resolve paths and look at the machine, and hand the results in.
+//! Wire types and pure rules: the policy document, what it comes to, the names
+//! that are protected whatever a policy says, and what the API asks and answers.
+//! No I/O here: callers read files, resolve paths and look at the machine, and
+//! hand the results in.
 
 #![warn(missing_docs)]
 
+pub mod error;
+pub mod id;
 pub mod ignore;
+pub mod name;
 pub mod policy;
 pub mod protect;
+pub mod sandbox;
+pub mod time;

@@ -1,0 +1,186 @@
+//! The one form of every error that the API answers with.
+//!
+//! `code` and the optional facts in `details` are the contract; `message` and
+//! `next_step` are for people and agents to read, and their words may change.
+
+use crate::id::SandboxId;
+use crate::sandbox::State;
+use serde::{Deserialize, Serialize};
+
+/// Kinds of error; one exists where a caller has something else to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// There is nothing of that id or name.
+    NotFound,
+    /// It is there, but in a state in which this cannot be done.
+    WrongState,
+    /// A limit of the host or of the account is used up; `details.limit` says which.
+    Capacity,
+    /// It will be there, but is not yet.
+    NotReady,
+    /// A policy forbids it.
+    RefusedByPolicy,
+    /// The sandbox's tier cannot do it; `details.capability` says what it lacks.
+    UnsupportedByTier,
+    /// The outcome is unknown, because whoever knew it is gone.
+    Lost,
+    /// The request itself is wrong; `details.field` says where.
+    Invalid,
+    /// It contradicts something that is there, such as a name that is taken.
+    Conflict,
+    /// A fault of ours or of the host; the server's log has its cause.
+    Internal,
+}
+
+impl ErrorCode {
+    /// The word for it on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::WrongState => "wrong_state",
+            Self::Capacity => "capacity",
+            Self::NotReady => "not_ready",
+            Self::RefusedByPolicy => "refused_by_policy",
+            Self::UnsupportedByTier => "unsupported_by_tier",
+            Self::Lost => "lost",
+            Self::Invalid => "invalid",
+            Self::Conflict => "conflict",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+/// Whether a request that failed changed anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TookEffect {
+    /// What was asked for did happen, or will without another request.
+    Yes,
+    /// Everything is as it was before.
+    No,
+    /// Nobody knows; look before asking again.
+    Unknown,
+}
+
+/// Whether to ask again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Retry {
+    /// The same request may be sent again; it cannot happen twice.
+    Safe,
+    /// The same request could happen twice, or would fail again.
+    Unsafe,
+    /// The same request may be sent again, but not earlier.
+    After {
+        /// How long to wait, in milliseconds.
+        after_ms: u64,
+    },
+}
+
+/// Facts beside the message, each where it applies.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorDetails {
+    /// The sandbox that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_id: Option<SandboxId>,
+    /// The state that it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<State>,
+    /// The field of the request, as in `lifecycle.lease_ms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The name of the limit or cap that was met, its unit last, as in `sandboxes_max`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// The most that the limit allows, in its own unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_value: Option<u64>,
+    /// The capability flag that the tier lacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capability: Option<String>,
+}
+
+/// What a request that failed is answered with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// What kind of error it is.
+    pub code: ErrorCode,
+    /// What went wrong, in one sentence without a period.
+    pub message: String,
+    /// Whether anything changed.
+    pub took_effect: TookEffect,
+    /// Whether to ask again.
+    pub retry: Retry,
+    /// What to do now, in words that an agent can act on.
+    pub next_step: String,
+    /// Facts for programs.
+    #[serde(default)]
+    pub details: ErrorDetails,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_on_the_wire() {
+        let error = ApiError {
+            code: ErrorCode::Capacity,
+            message: "all 60 sandboxes of this host are in use".to_owned(),
+            took_effect: TookEffect::No,
+            retry: Retry::After { after_ms: 1000 },
+            next_step: "delete a sandbox, or ask again later".to_owned(),
+            details: ErrorDetails {
+                limit: Some("sandboxes_max".to_owned()),
+                limit_value: Some(60),
+                ..ErrorDetails::default()
+            },
+        };
+        insta::assert_json_snapshot!(error, @r#"
+        {
+          "code": "capacity",
+          "message": "all 60 sandboxes of this host are in use",
+          "took_effect": "no",
+          "retry": {
+            "kind": "after",
+            "after_ms": 1000
+          },
+          "next_step": "delete a sandbox, or ask again later",
+          "details": {
+            "limit": "sandboxes_max",
+            "limit_value": 60
+          }
+        }
+        "#);
+        let text = serde_json::to_string(&error).unwrap();
+        assert_eq!(serde_json::from_str::<ApiError>(&text).unwrap(), error);
+    }
+
+    #[test]
+    fn a_client_ignores_what_it_does_not_know() {
+        let newer = r#"{"code":"lost","message":"m","took_effect":"unknown","retry":{"kind":"unsafe"},
+            "next_step":"n","details":{"zone":"b"},"request_id":"r"}"#;
+        assert_eq!(serde_json::from_str::<ApiError>(newer).unwrap().code, ErrorCode::Lost);
+    }
+
+    #[test]
+    fn codes_are_the_same_word_everywhere() {
+        use ErrorCode::*;
+        for code in [
+            NotFound,
+            WrongState,
+            Capacity,
+            NotReady,
+            RefusedByPolicy,
+            UnsupportedByTier,
+            Lost,
+            Invalid,
+            Conflict,
+            Internal,
+        ] {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        }
+    }
+}

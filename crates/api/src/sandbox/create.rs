@@ -1,0 +1,266 @@
+//! Asking for a sandbox. Requests refuse fields that they do not know.
+
+use crate::name::SandboxName;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Most labels on one sandbox.
+pub const LABELS_COUNT_MAX: usize = 32;
+/// Longest key of a label, in bytes.
+pub const LABEL_KEY_BYTES_MAX: usize = 63;
+/// Longest value of a label, in bytes.
+pub const LABEL_VALUE_BYTES_MAX: usize = 256;
+/// Most variables in an environment.
+pub const ENV_COUNT_MAX: usize = 256;
+/// Largest environment in bytes, as the kernel counts it: `NAME=value` and a NUL each.
+pub const ENV_BYTES_MAX: usize = 96 * 1024;
+/// Longest reference to an image, in bytes.
+pub const IMAGE_BYTES_MAX: usize = 512;
+
+/// Asks for a new sandbox.
+///
+/// ```
+/// let request: atoll_api::sandbox::CreateSandbox = serde_json::from_str(
+///     r#"{"name": "web", "env": {"PORT": "5173"}, "lifecycle": {"idle_stop_ms": 600000}}"#,
+/// )?;
+/// assert_eq!(request.image, "host");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSandbox {
+    /// A name, unique among the sandboxes that are there.
+    #[serde(default)]
+    pub name: Option<SandboxName>,
+    /// What it is made of; `host`, the default, is the system of the machine itself.
+    #[serde(default = "host_image")]
+    pub image: String,
+    /// Environment of everything that runs in it.
+    #[serde(default)]
+    pub env: Env,
+    /// What it may use; the server's defaults where nothing is said.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Labels, to find it by.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// What happens to it when; the server's defaults where nothing is said.
+    #[serde(default)]
+    pub lifecycle: Lifecycle,
+}
+
+fn host_image() -> String {
+    "host".to_owned()
+}
+
+impl Default for CreateSandbox {
+    fn default() -> Self {
+        Self {
+            name: None,
+            image: host_image(),
+            env: Env::default(),
+            limits: Limits::default(),
+            labels: BTreeMap::new(),
+            lifecycle: Lifecycle::default(),
+        }
+    }
+}
+
+/// Environment variables. They may be secrets, so `Debug` shows names only.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Env(pub BTreeMap<String, String>);
+
+impl fmt::Debug for Env {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// What a sandbox may use at most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Memory in bytes, at least 1 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Processors in thousandths, at least 10: 1500 is one and a half.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_milli: Option<u64>,
+    /// Processes and threads at once, at least 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u64>,
+    /// Bytes on disk beyond its image, at least 1 MiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+}
+
+/// What happens to a sandbox when. Every time is in milliseconds and at least 1.
+///
+/// Idle means that nothing works inside, not that no request comes in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lifecycle {
+    /// Deleted this long after it was made or its lease renewed, whatever it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
+    /// Stopped after it was idle for this long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_stop_ms: Option<u64>,
+    /// Deleted after it was stopped for this long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete_after_ms: Option<u64>,
+    /// Deleted this long after it was made, however often its lease is renewed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_lifetime_ms: Option<u64>,
+}
+
+/// What is wrong with a request, in which field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRequest {
+    /// More entries than are accepted.
+    #[error("{field} has {found} entries, and at most {limit} are accepted")]
+    TooMany {
+        /// Where, as in `labels`.
+        field: String,
+        /// How many there are.
+        found: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// More bytes than are accepted.
+    #[error("{field} has {found_bytes} bytes, and at most {limit_bytes} are accepted")]
+    TooLong {
+        /// Where.
+        field: String,
+        /// How many bytes there are.
+        found_bytes: usize,
+        /// How many there may be.
+        limit_bytes: usize,
+    },
+    /// Less than makes sense.
+    #[error("{field} is {found}, and it must be at least {least}")]
+    TooSmall {
+        /// Where, its unit last.
+        field: String,
+        /// What was asked for.
+        found: u64,
+        /// What is the least.
+        least: u64,
+    },
+    /// Not of the form that is accepted.
+    #[error("{field} {reason}")]
+    Malformed {
+        /// Where.
+        field: String,
+        /// What is wrong, as in "is empty".
+        reason: &'static str,
+    },
+}
+
+impl InvalidRequest {
+    /// The field that is wrong, as in `limits.memory_bytes`.
+    pub fn field(&self) -> &str {
+        match self {
+            Self::TooMany { field, .. }
+            | Self::TooLong { field, .. }
+            | Self::TooSmall { field, .. }
+            | Self::Malformed { field, .. } => field,
+        }
+    }
+}
+
+impl CreateSandbox {
+    /// Checks everything that can be judged without knowing the server.
+    ///
+    /// # Errors
+    /// Gives the first field that is wrong, with the limit that it breaks.
+    pub fn validate(&self) -> Result<(), InvalidRequest> {
+        not_longer("image", &self.image, IMAGE_BYTES_MAX)?;
+        if self.image.is_empty() {
+            return malformed("image", "is empty");
+        }
+        self.env.validate()?;
+        validate_labels(&self.labels)?;
+        for (field, value, least) in [
+            ("limits.memory_bytes", self.limits.memory_bytes, 1 << 20),
+            ("limits.cpus_milli", self.limits.cpus_milli, 10),
+            ("limits.pids", self.limits.pids, 1),
+            ("limits.disk_bytes", self.limits.disk_bytes, 1 << 20),
+            ("lifecycle.lease_ms", self.lifecycle.lease_ms, 1),
+            ("lifecycle.idle_stop_ms", self.lifecycle.idle_stop_ms, 1),
+            ("lifecycle.delete_after_ms", self.lifecycle.delete_after_ms, 1),
+            ("lifecycle.max_lifetime_ms", self.lifecycle.max_lifetime_ms, 1),
+        ] {
+            if let Some(found) = value.filter(|&found| found < least) {
+                return Err(InvalidRequest::TooSmall { field: field.to_owned(), found, least });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Env {
+    fn validate(&self) -> Result<(), InvalidRequest> {
+        not_more("env", self.0.len(), ENV_COUNT_MAX)?;
+        let found_bytes = self.0.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+        if found_bytes > ENV_BYTES_MAX {
+            let limit_bytes = ENV_BYTES_MAX;
+            return Err(InvalidRequest::TooLong {
+                field: "env".to_owned(),
+                found_bytes,
+                limit_bytes,
+            });
+        }
+        for (name, value) in &self.0 {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return malformed("env", "has a name that is empty or contains = or NUL");
+            }
+            if value.contains('\0') {
+                return malformed(&format!("env.{name}"), "contains a NUL");
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn validate_labels(labels: &BTreeMap<String, String>) -> Result<(), InvalidRequest> {
+    not_more("labels", labels.len(), LABELS_COUNT_MAX)?;
+    for (key, value) in labels {
+        // Before the key becomes part of a field's name.
+        not_longer("labels", key, LABEL_KEY_BYTES_MAX)?;
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"._-/".contains(&b);
+        if key.is_empty() || !key.bytes().all(is_plain) {
+            return malformed("labels", "has a key with other than letters, digits, . _ - /");
+        }
+        let field = format!("labels.{key}");
+        not_longer(&field, value, LABEL_VALUE_BYTES_MAX)?;
+        if value.chars().any(char::is_control) {
+            return malformed(&field, "contains a control character");
+        }
+    }
+    Ok(())
+}
+
+fn not_more(field: &str, found: usize, limit: usize) -> Result<(), InvalidRequest> {
+    if found > limit {
+        return Err(InvalidRequest::TooMany { field: field.to_owned(), found, limit });
+    }
+    Ok(())
+}
+
+fn not_longer(field: &str, text: &str, limit_bytes: usize) -> Result<(), InvalidRequest> {
+    if text.len() > limit_bytes {
+        let (field, found_bytes) = (field.to_owned(), text.len());
+        return Err(InvalidRequest::TooLong { field, found_bytes, limit_bytes });
+    }
+    Ok(())
+}
+
+fn malformed(field: &str, reason: &'static str) -> Result<(), InvalidRequest> {
+    Err(InvalidRequest::Malformed { field: field.to_owned(), reason })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! What happened to sandboxes, as it is told and kept.
+
+use crate::id::SandboxId;
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its number: later events have larger ones, and none is given twice.
+    pub seq: u64,
+    /// When it happened.
+    pub at: Timestamp,
+    /// To which sandbox.
+    pub sandbox_id: SandboxId,
+    /// What happened.
+    pub what: EventKind,
+}
+
+/// Kinds of event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum EventKind {
+    /// It was asked for.
+    Requested,
+    /// It runs, for the first time or again.
+    Started,
+    /// It is being frozen.
+    Pausing,
+    /// It is frozen.
+    Paused,
+    /// It is on its way back.
+    Resuming,
+    /// It was asked to end.
+    Stopping {
+        /// Who or what wanted it, as in `request` or `idle_stop_ms`.
+        reason: String,
+    },
+    /// It has no processes any more.
+    Stopped {
+        /// Whether they were killed, rather than having ended by themselves.
+        forced: bool,
+    },
+    /// What was begun did not work, and it is as it was before.
+    Undone {
+        /// Why.
+        cause: String,
+    },
+    /// It broke.
+    Failed {
+        /// Why.
+        cause: String,
+    },
+    /// It was deleted; its name is free.
+    Deleted {
+        /// Who or what wanted it, as in `request` or `lease_ms`.
+        reason: String,
+    },
+    /// Nothing is left of it on the host.
+    Removed,
+    /// A server that started found it alive.
+    Adopted,
+}

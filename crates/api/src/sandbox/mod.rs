@@ -1,0 +1,165 @@
+//! Sandboxes that outlive one command: what is asked for and what is answered.
+
+mod create;
+mod event;
+mod hold;
+mod list;
+mod timeline;
+
+pub use create::{
+    CreateSandbox, ENV_BYTES_MAX, ENV_COUNT_MAX, Env, IMAGE_BYTES_MAX, InvalidRequest,
+    LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_COUNT_MAX, Lifecycle, Limits,
+};
+pub use event::{Event, EventKind};
+pub use hold::{Hold, HoldCause};
+pub use list::{
+    Cursor, CursorError, ListSandboxes, PAGE_COUNT_DEFAULT, PAGE_COUNT_MAX, SandboxPage,
+};
+pub use timeline::{Stage, Timeline};
+
+use crate::id::SandboxId;
+use crate::name::SandboxName;
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Where in its life a sandbox is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It is being made.
+    Creating,
+    /// Its processes run.
+    Running,
+    /// Its processes are being frozen.
+    Pausing,
+    /// Its processes are frozen and keep their memory.
+    Paused,
+    /// It is on its way back to running, from paused, stopped or archived.
+    Resuming,
+    /// Its processes have been asked to end.
+    Stopping,
+    /// It has no processes; its files are kept on this host.
+    Stopped,
+    /// It has no processes; its files are kept in object storage.
+    Archived,
+    /// It broke; `cause` says why, and all that can be done is to delete it.
+    Failed,
+    /// It is gone; what is left of it on the host is being removed.
+    Deleted,
+}
+
+impl State {
+    /// All of them, in the order in which a life goes.
+    pub const ALL: [Self; 10] = [
+        Self::Creating,
+        Self::Running,
+        Self::Pausing,
+        Self::Paused,
+        Self::Resuming,
+        Self::Stopping,
+        Self::Stopped,
+        Self::Archived,
+        Self::Failed,
+        Self::Deleted,
+    ];
+
+    /// The word for it on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Creating => "creating",
+            Self::Running => "running",
+            Self::Pausing => "pausing",
+            Self::Paused => "paused",
+            Self::Resuming => "resuming",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::Archived => "archived",
+            Self::Failed => "failed",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How strongly a sandbox is isolated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tier {
+    /// WebAssembly.
+    Wasm,
+    /// Namespaces, seccomp and Landlock over the shared kernel.
+    Container,
+    /// A kernel in user space.
+    Gvisor,
+    /// A virtual machine of its own.
+    Microvm,
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Wasm => "wasm",
+            Self::Container => "container",
+            Self::Gvisor => "gvisor",
+            Self::Microvm => "microvm",
+        })
+    }
+}
+
+/// A sandbox as the API shows it. Its environment is not shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// Its id.
+    pub id: SandboxId,
+    /// Its name, if it was given one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<SandboxName>,
+    /// Where in its life it is.
+    pub state: State,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// What it was made of.
+    pub image: String,
+    /// How strongly it is isolated.
+    pub tier: Tier,
+    /// Labels that its maker gave it.
+    pub labels: BTreeMap<String, String>,
+    /// Limits in force.
+    pub limits: Limits,
+    /// Times in force, defaults included.
+    pub lifecycle: Lifecycle,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// When it came into its state.
+    pub state_since: Timestamp,
+    /// When it is deleted unless its lease is renewed; absent without a lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ends_at: Option<Timestamp>,
+    /// What keeps it awake now.
+    pub holds: Vec<Hold>,
+    /// How its creation went.
+    pub timeline: Timeline,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_the_same_everywhere() {
+        for state in State::ALL {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+        }
+        for tier in [Tier::Wasm, Tier::Container, Tier::Gvisor, Tier::Microvm] {
+            assert_eq!(serde_json::to_value(tier).unwrap(), tier.to_string());
+        }
+    }
+}
