@@ -1,0 +1,180 @@
+//! Files of the sandbox.
+//!
+//! Paths are the sandbox's own and absolute. A guest resolves them beneath the
+//! sandbox's root by descriptor, never through the links of `/proc`, and with the
+//! rights of the sandbox's user, so that no planted link leads elsewhere.
+
+use crate::octets::Octets;
+use serde::{Deserialize, Serialize};
+
+/// Most entries in one answer.
+pub const ENTRIES_MAX: u32 = 10_000;
+
+/// Deepest that a listing goes.
+pub const DEPTH_MAX: u32 = 64;
+
+/// Reads a file. Answered by `Stat`, then frames `Body`, then `End`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Read {
+    /// Which; a regular file.
+    pub path: Octets,
+    /// From this byte on; beyond the end there is nothing.
+    #[serde(default)]
+    pub offset: u64,
+    /// At most so many bytes; all where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<u64>,
+}
+
+/// Writes a file: frames `Body` follow, then `End`. Answered by `Stat` when
+/// everything is written.
+///
+/// A file that is replaced is replaced at the end and at once, with its mode;
+/// where the connection ends before, the old one is unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Write {
+    /// Where. A last link is followed.
+    pub path: Octets,
+    /// What if there is one already.
+    #[serde(default)]
+    pub existing: Existing,
+    /// The mode of a new file, of which the low 12 bits are taken; 0644 where
+    /// nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+    /// Make directories that are missing.
+    #[serde(default)]
+    pub make_parents: bool,
+}
+
+/// What to do with a file that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Existing {
+    /// Replace it.
+    #[default]
+    Replace,
+    /// Add to its end.
+    Append,
+    /// Leave it, and fail with a conflict.
+    Keep,
+}
+
+/// Lists a directory. Answered by `Entries`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct List {
+    /// Which.
+    pub path: Octets,
+    /// How deep, 1 to [`DEPTH_MAX`]; links are not entered.
+    #[serde(default = "one")]
+    pub depth: u32,
+    /// Most entries, at most [`ENTRIES_MAX`].
+    #[serde(default = "entries_max")]
+    pub limit: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn entries_max() -> u32 {
+    ENTRIES_MAX
+}
+
+/// Looks at one name. Answered by `Stat`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    /// Which.
+    pub path: Octets,
+    /// Look where a link leads instead of at the link.
+    #[serde(default)]
+    pub follow: bool,
+}
+
+/// Makes a directory. Answered by `Stat`; one that is there is not touched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MakeDirectory {
+    /// Where.
+    pub path: Octets,
+    /// Its mode, and that of parents that are made; 0755 where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+    /// Make directories that are missing.
+    #[serde(default)]
+    pub make_parents: bool,
+}
+
+/// Removes a name. Answered by `Done`; links are removed, not followed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remove {
+    /// Which.
+    pub path: Octets,
+    /// A directory with everything in it.
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+/// Moves a name, within one file system or across. Answered by `Stat`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Move {
+    /// Which.
+    pub from: Octets,
+    /// Where to; the new name itself, not the directory to put it in.
+    pub to: Octets,
+    /// Replace what is there, as rename(2) does.
+    #[serde(default)]
+    pub replace: bool,
+}
+
+/// Sets a mode. Answered by `Stat`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetMode {
+    /// Of which; a last link is followed.
+    pub path: Octets,
+    /// The low 12 bits are taken.
+    pub mode: u32,
+}
+
+/// What a name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A pipe, a socket or a device.
+    Other,
+}
+
+/// What is known of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stat {
+    /// Its path, as it was asked for; in a listing, below the directory.
+    pub path: Octets,
+    /// What it is.
+    pub kind: Kind,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// The low 12 bits of its mode.
+    pub mode: u32,
+    /// Its owner inside.
+    pub uid: u32,
+    /// Its group inside.
+    pub gid: u32,
+    /// When its content changed, in microseconds since 1970.
+    pub modified_us: i64,
+    /// Where a link leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Octets>,
+}

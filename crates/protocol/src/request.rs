@@ -1,0 +1,175 @@
+//! What may be asked for, and what is answered.
+
+use crate::exec::{self, Ended, Stream};
+use crate::files::{self, Stat};
+use crate::ports::{self, Listening};
+use serde::{Deserialize, Serialize};
+
+/// One operation: the second frame of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Says how the guest is. Answered by [`Reply::Guest`].
+    Guest,
+    /// Says nothing and is answered by [`Reply::Done`] when the guest ends: a
+    /// connection that is held to learn of that.
+    Attend,
+    /// Runs a command.
+    Start(exec::Start),
+    /// Follows an exec.
+    Follow(exec::Follow),
+    /// Feeds an exec.
+    Feed(exec::Feed),
+    /// Sends a signal to an exec.
+    Signal(exec::Signal),
+    /// Ends an exec.
+    Cancel(exec::Cancel),
+    /// Sizes an exec's terminal.
+    Resize(exec::Resize),
+    /// Forgets an exec.
+    Forget(exec::Forget),
+    /// Lists the execs. Answered by [`Reply::Execs`].
+    Execs,
+    /// Reads a file.
+    Read(files::Read),
+    /// Writes a file.
+    Write(files::Write),
+    /// Lists a directory.
+    List(files::List),
+    /// Looks at a name.
+    Look(files::Look),
+    /// Makes a directory.
+    MakeDirectory(files::MakeDirectory),
+    /// Removes a name.
+    Remove(files::Remove),
+    /// Moves a name.
+    Move(files::Move),
+    /// Sets a mode.
+    SetMode(files::SetMode),
+    /// Connects to a port.
+    Connect(ports::Connect),
+    /// Waits for a port.
+    WaitForPort(ports::Wait),
+    /// Lists the ports that something listens on. Answered by [`Reply::Ports`].
+    Ports,
+    /// Asks every process to end, kills what has not by then, and ends the guest.
+    /// Answered by [`Reply::Done`] just before.
+    Stop {
+        /// How long they may take.
+        grace_ms: u64,
+    },
+}
+
+/// The answer to a [`Request`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// It is done, and there is nothing to tell.
+    Done,
+    /// How the guest is.
+    Guest(Guest),
+    /// An exec is being followed.
+    Started {
+        /// This request started it; else it was there.
+        is_new: bool,
+        /// As it is now.
+        status: exec::Status,
+    },
+    /// All execs that are remembered, in the order of their start.
+    Execs(Vec<exec::Status>),
+    /// One name.
+    Stat(Stat),
+    /// Names below a directory, sorted.
+    Entries {
+        /// At most as many as were asked for.
+        entries: Vec<Stat>,
+        /// There are more.
+        is_cut: bool,
+    },
+    /// A connection to a port.
+    Connected,
+    /// Ports that something listens on.
+    Ports(Vec<Listening>),
+}
+
+/// How a guest is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guest {
+    /// How long it has been there, on the clock that stands still with it.
+    pub age_ms: u64,
+    /// Execs that run.
+    pub running: u32,
+    /// Processes inside, its own left out.
+    pub processes: u32,
+    /// Descriptors that it holds, of how many it may.
+    pub descriptors: Use,
+    /// Bytes that it keeps of what execs printed, of how many it may.
+    pub kept_bytes: Use,
+}
+
+/// How much of something is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Use {
+    /// Now.
+    pub used: u64,
+    /// At most.
+    pub limit: u64,
+}
+
+/// What happens while an operation goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// These bytes of a stream are not kept any more; it goes on at `to`.
+    Dropped {
+        /// Of which stream.
+        stream: Stream,
+        /// Offset of the first that is missing.
+        from: u64,
+        /// Offset of the first that is there again.
+        to: u64,
+    },
+    /// The exec has ended, and this is all of its output.
+    Ended(Ended),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_has_a_default() {
+        let json = r#"{"start":{"id":"exe_1","command":{"arguments":["true"]}}}"#;
+        let Request::Start(start) = serde_json::from_str(json).unwrap() else { panic!() };
+        assert_eq!(start.keep_bytes, exec::KEEP_BYTES_DEFAULT);
+        assert_eq!(start.input, exec::Input::Closed);
+        assert_eq!(start.on_disconnect, exec::OnDisconnect::GoOn);
+        assert_eq!(start.timeout_ms, None);
+    }
+
+    #[test]
+    fn what_is_said_is_read_as_it_was_meant() {
+        let requests = [
+            Request::Guest,
+            Request::Stop { grace_ms: 5 },
+            Request::Connect(ports::Connect { port: 80 }),
+            Request::Cancel(exec::Cancel { id: "a".into(), signal: 2, grace_ms: 1 }),
+        ];
+        for request in requests {
+            let json = serde_json::to_string(&request).unwrap();
+            assert_eq!(serde_json::from_str::<Request>(&json).unwrap(), request, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_this_version_does_not_know_is_refused() {
+        for json in [
+            r#"{"connect":{"port":80,"host":"example"}}"#,
+            r#"{"connect":{"port":65536}}"#,
+            r#"{"fly":{}}"#,
+            r#""stop""#,
+        ] {
+            assert!(serde_json::from_str::<Request>(json).is_err(), "{json}");
+        }
+    }
+}
