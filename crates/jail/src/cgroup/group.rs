@@ -5,7 +5,7 @@ use super::files::{open_dir, read_file, write_file};
 use super::layout::{Controller, Layout};
 use super::plan::{Limits, LimitsError, Plan, Role, Unenforced, Write, added, plan};
 use super::wait::{self, Deadline};
-use rustix::fs::{AtFlags, CWD, Mode, mkdirat, unlinkat};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, flock, mkdirat, unlinkat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeSet;
@@ -344,6 +344,8 @@ fn create_node(parent: &Path, name: String, role: Role) -> Result<Node, CgroupEr
             return Err(CgroupError::Open { path, source: error.into() });
         }
     };
+    // For those who sweep in another pid namespace, to whom we look gone.
+    flock(&dir, FlockOperation::NonBlockingLockShared).ok();
     let v1 = match role {
         Role::Unified => None,
         Role::Legacy(controllers) => Some(controllers),

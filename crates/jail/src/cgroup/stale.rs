@@ -3,8 +3,9 @@
 use super::files::{open_dir, read_file};
 use super::layout::{Access, Layout};
 use super::name::{Owner, owner, start_time};
-use rustix::fs::{AtFlags, CWD, Dir, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, flock, unlinkat};
 use rustix::io::Errno;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// What a sweep did.
@@ -18,8 +19,8 @@ pub struct Swept {
 
 /// Removes empty groups whose owner is gone from all trees of `layout`.
 ///
-/// Nothing is killed: an owner of another pid namespace looks gone from here,
-/// while its processes are not. The processes of a run die with its PID 1.
+/// An owner of another pid namespace looks gone from here, but holds a lock on its groups.
+/// Nothing is killed: the processes of a run die with its PID 1.
 pub fn remove_stale(layout: &Layout) -> Swept {
     let unified = layout.v2.iter().map(|place| (&place.dir, &place.access));
     let legacy = layout.v1.iter().map(|tree| (&tree.dir, &tree.access));
@@ -40,6 +41,9 @@ fn sweep(dir: &Path, swept: &mut Swept) -> Result<(), Errno> {
         if owner(name).is_none_or(is_alive) {
             continue;
         }
+        if is_held(&fd, name) {
+            continue;
+        }
         match unlinkat(&fd, name, AtFlags::REMOVEDIR) {
             Ok(()) => swept.removed.push(dir.join(name)),
             Err(Errno::NOENT) => {}
@@ -47,6 +51,13 @@ fn sweep(dir: &Path, swept: &mut Swept) -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+/// Whether somebody has the lock that whoever makes a group takes.
+fn is_held(parent: &OwnedFd, name: &str) -> bool {
+    open_dir(parent, name).is_ok_and(|group| {
+        flock(&group, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+    })
 }
 
 fn is_alive(owner: Owner) -> bool {

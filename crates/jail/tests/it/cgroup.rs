@@ -219,6 +219,23 @@ fn stale_groups_go_and_living_ones_stay() {
 }
 
 #[test]
+fn groups_of_an_owner_that_cannot_be_seen_stay_while_it_has_them() {
+    // As a process of another pid namespace would call it.
+    let name = format!("atoll-run-4194305-{}-1", std::process::id());
+    let limits = Limits { pids: Some(8), ..Limits::default() };
+    let (group, unenforced) = Group::create(&layout(), &name, &limits).unwrap();
+    let made = traces(&name);
+    if made.is_empty() {
+        crate::skip("cgroup-limits", "not all limits can be set here");
+        return;
+    }
+    let swept = remove_stale(&layout());
+    assert_eq!(traces(&name), made, "{swept:?} {unenforced:?}");
+    drop(group);
+    assert_eq!(traces(&name), [] as [PathBuf; 0]);
+}
+
+#[test]
 fn limits_without_sense_are_refused_before_anything_is_made() {
     let name = run_name().unwrap();
     Group::create(&layout(), &name, &memory(1)).unwrap_err();
