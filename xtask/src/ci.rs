@@ -113,7 +113,7 @@ impl Step {
             }
             Self::Nextest => nextest(),
             Self::Guests => guests(),
-            Self::Soak => soak::run(&soak::Args { runs: 10_000 }),
+            Self::Soak => soak::run(&soak::Args { runs: 10_000, inside: None }),
             Self::Skips => skips::run(),
             Self::Doctests => cargo(&["test", "--workspace", "--doc"]),
             Self::Rustdoc => rustdoc(),

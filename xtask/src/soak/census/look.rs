@@ -1,0 +1,246 @@
+//! Reads from the kernel what there is.
+
+use super::{Thing, Things};
+use anyhow::{Context as _, Result};
+use rustix::process::WaitOptions;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Collects children that ended, and orphans that became ours. No child of std's may
+/// be waited for at that time.
+pub(in super::super) fn reap() {
+    while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+}
+
+/// A thing that its name says all about.
+fn named(name: String) -> (String, Thing) {
+    (name, Thing::default())
+}
+
+/// A process by its number, as it can be told from another with the same one.
+struct Process {
+    pid: u32,
+    parent: u32,
+    name: String,
+    start: u64,
+}
+
+/// Reads `/proc/PID/stat`: proc_pid_stat(5). The name may hold anything. One that ended
+/// and waits to be collected is none any more.
+fn parse_stat(text: &str) -> Option<Process> {
+    let (pid, rest) = text.split_once(" (")?;
+    let (name, rest) = rest.rsplit_once(") ")?;
+    let fields: Vec<&str> = rest.split(' ').collect();
+    if fields[0] == "Z" {
+        return None;
+    }
+    Some(Process {
+        pid: pid.parse().ok()?,
+        name: name.to_owned(),
+        parent: fields.get(1)?.parse().ok()?,
+        start: fields.get(19)?.parse().ok()?,
+    })
+}
+
+/// All that descends from this process, which adopts what its descendants leave.
+fn descendants() -> Result<Vec<Process>> {
+    let mut children: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").context("cannot list /proc")?.flatten() {
+        let Ok(text) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        if let Some(process) = parse_stat(&text) {
+            children.entry(process.parent).or_default().push(process);
+        }
+    }
+    let mut found: Vec<Process> = Vec::new();
+    let mut parents = vec![std::process::id()];
+    while let Some(parent) = parents.pop() {
+        for child in children.remove(&parent).unwrap_or_default() {
+            parents.push(child.pid);
+            found.push(child);
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn processes() -> Result<Things> {
+    let thing = |one: Process| {
+        let about = format!(" ({})", one.name);
+        (format!("{} since {}", one.pid, one.start), Thing { about, size: 0 })
+    };
+    Ok(descendants()?.into_iter().map(thing).collect())
+}
+
+/// Namespaces of any kind that only descendants are in. Those that no process is in
+/// are found as mounts, as descriptors, or by their number.
+pub(super) fn namespaces() -> Result<Things> {
+    let of = |pid: u32| {
+        let links = fs::read_dir(format!("/proc/{pid}/ns")).into_iter().flatten().flatten();
+        links.filter_map(|link| Some(fs::read_link(link.path()).ok()?.display().to_string()))
+    };
+    let own: BTreeSet<String> = of(std::process::id()).collect();
+    let theirs = descendants()?.into_iter().flat_map(|process| of(process.pid));
+    Ok(theirs.filter(|name| !own.contains(name)).map(named).collect())
+}
+
+/// A line of `/proc/PID/mountinfo`: proc_pid_mountinfo(5).
+struct Mount {
+    id: String,
+    point: PathBuf,
+    kind: String,
+}
+
+fn read_mounts(process: &str) -> Result<Vec<Mount>> {
+    let path = format!("/proc/{process}/mountinfo");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let parse = |line: &str| {
+        let mut fields = line.split(' ');
+        let id = fields.next()?.to_owned();
+        let point = PathBuf::from(fields.nth(3)?);
+        let kind = fields.skip_while(|field| *field != "-").nth(1)?.to_owned();
+        Some(Mount { id, point, kind })
+    };
+    Ok(text.lines().filter_map(parse).collect())
+}
+
+pub(super) fn mounts(process: &str) -> Result<Things> {
+    let thing = |one: Mount| {
+        let about = format!(" ({})", one.kind);
+        (format!("{} {}", one.id, one.point.display()), Thing { about, size: 0 })
+    };
+    Ok(read_mounts(process)?.into_iter().map(thing).collect())
+}
+
+/// Control groups below every hierarchy, v1 and v2. Others on the machine make groups
+/// as well: ours are called so, or lie in the group that this process is in.
+pub(super) fn groups() -> Result<Things> {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own: Vec<&str> = own
+        .lines()
+        .filter_map(|line| line.rsplit(':').next())
+        .filter(|path| *path != "/")
+        .collect();
+    let mut all = BTreeSet::new();
+    for mount in read_mounts("self")?.iter().filter(|mount| mount.kind.starts_with("cgroup")) {
+        let mut found = BTreeMap::new();
+        list(&mount.point, &mut found, &|path| path.is_dir());
+        all.extend(found.into_keys().filter(|path| {
+            let below = path.strip_prefix(&mount.point).unwrap_or(path);
+            below.to_string_lossy().contains("atoll")
+                || own.iter().any(|own| below.starts_with(own.trim_start_matches('/')))
+        }));
+    }
+    Ok(all.into_iter().map(|path| named(path.display().to_string())).collect())
+}
+
+/// Everything below these directories.
+pub(super) fn files(trees: &[PathBuf]) -> Things {
+    let mut found = BTreeMap::new();
+    for tree in trees {
+        list(tree, &mut found, &|_| true);
+    }
+    let thing = |(path, size): (PathBuf, u64)| {
+        (path.display().to_string(), Thing { about: format!(" ({size} bytes)"), size })
+    };
+    found.into_iter().map(thing).collect()
+}
+
+/// Walks a directory without following links; directories have no size here.
+fn list(directory: &Path, found: &mut BTreeMap<PathBuf, u64>, keep: &dyn Fn(&Path) -> bool) {
+    let Ok(entries) = fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let Ok(metadata) = path.symlink_metadata() else { continue };
+        if !keep(&path) {
+            continue;
+        }
+        if metadata.is_dir() {
+            list(&path, found, keep);
+        }
+        found.insert(path, if metadata.is_file() { metadata.len() } else { 0 });
+    }
+}
+
+/// Descriptors of this process, but the one that lists them.
+pub(super) fn descriptors() -> Result<Things> {
+    let entries = fs::read_dir("/proc/self/fd").context("cannot list descriptors")?;
+    let thing = |entry: fs::DirEntry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        Some(format!("{} {}", entry.file_name().display(), target.display()))
+    };
+    let listing = format!("/proc/{}/fd", std::process::id());
+    let names = entries.flatten().filter_map(thing).filter(|name| !name.ends_with(&listing));
+    Ok(names.map(named).collect())
+}
+
+/// System V's: queues, semaphores, shared memory.
+pub(super) fn ipc_objects() -> Things {
+    let mut found = Things::new();
+    for kind in ["msg", "sem", "shm"] {
+        let text = fs::read_to_string(format!("/proc/sysvipc/{kind}")).unwrap_or_default();
+        // Key and identifier, after a heading.
+        found.extend(text.lines().skip(1).map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().take(2).collect();
+            named(format!("{kind} {}", fields.join(" ")))
+        }));
+    }
+    found
+}
+
+/// What the kernel counts for the whole machine.
+pub(super) fn shared_counts() -> Vec<(String, u64)> {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let mut counts = Vec::new();
+    if let Ok(terminals) = read("/proc/sys/kernel/pty/nr").trim().parse() {
+        counts.push(("terminals".to_owned(), terminals));
+    }
+    counts.extend(parse_key_users(&read("/proc/key-users")));
+    counts.extend(parse_slabs(&read("/proc/slabinfo")));
+    counts
+}
+
+/// Lines like `54321:     2 2/2 2/200 30/20000`, of which the third field is what there
+/// is: proc_key-users(5).
+fn parse_key_users(text: &str) -> Vec<(String, u64)> {
+    let parse = |line: &str| {
+        let (uid, rest) = line.split_once(':')?;
+        let keys = rest.split_whitespace().nth(2)?.split('/').next()?.parse().ok()?;
+        Some((format!("keys of user {}", uid.trim()), keys))
+    };
+    text.lines().filter_map(parse).collect()
+}
+
+/// Namespaces in the kernel's memory, where root may ask: slabinfo(5).
+fn parse_slabs(text: &str) -> Vec<(String, u64)> {
+    let parse = |line: &str| {
+        let mut fields = line.split_whitespace();
+        let name = fields.next().filter(|name| name.ends_with("_namespace"))?;
+        Some((format!("{name} objects"), fields.next()?.parse().ok()?))
+    };
+    text.lines().filter_map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_may_be_called_anything() {
+        let fields = "S 41 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 77123 2 3";
+        let process = parse_stat(&format!("43 (a) (b c) S) {fields}")).unwrap();
+        assert_eq!((process.pid, process.parent, process.start), (43, 41, 77123));
+        assert_eq!(process.name, "a) (b c) S");
+        assert!(parse_stat(&format!("43 (a) {}", fields.replacen('S', "Z", 1))).is_none());
+        assert!(parse_stat("43 (a").is_none());
+    }
+
+    #[test]
+    fn keys_and_slabs_are_read() {
+        let keys = "    0:     9 8/8 3/1000000 48/25000000\n54321:     2 2/2 2/200 30/20000\n";
+        let expected = [("keys of user 0".to_owned(), 3), ("keys of user 54321".to_owned(), 2)];
+        assert_eq!(parse_key_users(keys), expected);
+        let slabs = "slabinfo - version: 2.1\nnet_namespace         21     56   4288    7\n\
+                     kmalloc-8k 3 4\n";
+        assert_eq!(parse_slabs(slabs), [("net_namespace objects".to_owned(), 21)]);
+    }
+}
