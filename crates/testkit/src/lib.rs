@@ -1,5 +1,6 @@
 //! Helpers for tests; never linked into a program that ships.
 
+pub mod clock;
 pub mod picture;
 pub mod process;
 pub mod pty;

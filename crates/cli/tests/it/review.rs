@@ -2,6 +2,7 @@
 
 use atoll_store::Format;
 use atoll_store::session::{NewSession, Session, Sessions};
+use atoll_testkit::clock::wait_for_next_tick;
 use atoll_testkit::run::{User, reachable};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -27,6 +28,7 @@ impl Case {
         std::fs::create_dir(case.project()).unwrap();
         user.give(case.root.path());
         case.bash(setup);
+        // Files made so far are older than the session.
         wait_for_next_tick();
         let mut session = case.start_session();
         session.end().unwrap();
@@ -123,24 +125,6 @@ fn each_user(test: impl Fn(User)) {
 /// The program, where every user can run it.
 fn program() -> PathBuf {
     reachable(Path::new(env!("CARGO_BIN_EXE_atoll")))
-}
-
-/// Waits until files made so far are older than a session made now.
-fn wait_for_next_tick() {
-    use rustix::time::{ClockId, clock_gettime};
-    let start = clock_gettime(ClockId::RealtimeCoarse);
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
-    let mut ticks = 0;
-    let mut last = start;
-    while ticks < 2 {
-        assert!(std::time::Instant::now() < deadline, "the coarse clock stands still");
-        std::thread::yield_now();
-        let now = clock_gettime(ClockId::RealtimeCoarse);
-        if (now.tv_sec, now.tv_nsec) != (last.tv_sec, last.tv_nsec) {
-            ticks += 1;
-            last = now;
-        }
-    }
 }
 
 #[test]

@@ -1,20 +1,19 @@
 //! A project, an overlay over it and what a script did in there.
 
+mod manifest;
+
 use atoll_store::Format;
 use atoll_store::apply::{self, ApplyError, Outcome, Request};
 use atoll_store::changes::{self, ChangeKind, Changes, Conflict};
 use atoll_store::node::Time;
 use atoll_store::view::{Baseline, View, ViewSpec};
+use atoll_testkit::clock;
 use atoll_testkit::run::again_as_ordinary;
-use rustix::time::{ClockId, clock_gettime};
-use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{OsStr, OsString};
+use manifest::Manifest;
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 pub(crate) const SESSION: &str = "ses_0123456789abcdef";
 
@@ -299,192 +298,8 @@ pub(crate) fn run_script(command: &mut Command, script: &str) {
     assert!(output.status.success(), "script failed: {errors}\n{script}");
 }
 
-pub(crate) fn coarse_now() -> Time {
-    let now = clock_gettime(ClockId::RealtimeCoarse);
-    Time { sec: now.tv_sec, nsec: u32::try_from(now.tv_nsec).unwrap() }
-}
-
 /// Waits until files made so far are older than the time that is returned.
 pub(crate) fn wait_for_next_tick() -> Time {
-    let (before, deadline) = (coarse_now(), Instant::now() + Duration::from_secs(5));
-    // Two ticks: a time stamp may be finer and so later than the coarse clock.
-    let mut last = before;
-    let mut ticks = 0;
-    while ticks < 2 {
-        assert!(Instant::now() < deadline, "the coarse clock stands still");
-        std::thread::yield_now();
-        let now = coarse_now();
-        ticks += u32::from(now > last);
-        last = now;
-    }
-    last
-}
-
-/// One file as far as it has to be equal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
-    kind: &'static str,
-    mode: u32,
-    owner: (u32, u32),
-    mtime: (i64, i64),
-    content: Vec<u8>,
-    /// Whether it takes much less room than its length.
-    is_sparse: bool,
-    xattrs: BTreeMap<OsString, Vec<u8>>,
-    /// The first path of the same file.
-    first_link: PathBuf,
-}
-
-impl Entry {
-    /// A file that was only touched is not a change.
-    fn is_same_but_for_time(&self, other: &Self) -> bool {
-        let mut other = other.clone();
-        other.mtime = self.mtime;
-        *self == other
-    }
-}
-
-/// A whole tree.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Manifest {
-    entries: BTreeMap<PathBuf, Entry>,
-}
-
-impl Manifest {
-    pub(crate) fn of(root: &Path) -> Self {
-        let mut manifest = Self::default();
-        let (mut todo, mut opened) = (vec![PathBuf::new()], Vec::new());
-        while let Some(dir) = todo.pop() {
-            opened.push(Opened::with(&root.join(&dir), 0o500));
-            for entry in fs::read_dir(root.join(&dir)).unwrap() {
-                let path = dir.join(entry.unwrap().file_name());
-                if fs::symlink_metadata(root.join(&path)).unwrap().is_dir() {
-                    todo.push(path.clone());
-                }
-                manifest.entries.insert(path.clone(), entry_of(&root.join(&path)));
-            }
-        }
-        manifest.find_links(root);
-        // Inner directories first.
-        while opened.pop().is_some() {}
-        manifest
-    }
-
-    fn find_links(&mut self, root: &Path) {
-        let mut first: BTreeMap<u64, PathBuf> = BTreeMap::new();
-        for (path, entry) in &mut self.entries {
-            let ino = fs::symlink_metadata(root.join(path)).unwrap().ino();
-            entry.first_link = first.entry(ino).or_insert_with(|| path.clone()).clone();
-        }
-    }
-
-    #[track_caller]
-    fn assert_is(&self, expected: &Self) {
-        let paths: BTreeSet<_> = self.entries.keys().chain(expected.entries.keys()).collect();
-        let describe = |entry: Option<&Entry>| match entry {
-            None => "nothing".into(),
-            Some(entry) => {
-                let mut short = entry.clone();
-                short.content.truncate(80);
-                format!("{short:?}")
-            }
-        };
-        let differences: Vec<String> = paths
-            .into_iter()
-            .filter(|path| self.entries.get(*path) != expected.entries.get(*path))
-            .map(|path| {
-                let (is, should) = (self.entries.get(path), expected.entries.get(path));
-                format!("{path:?}\n  is     {}\n  should {}", describe(is), describe(should))
-            })
-            .collect();
-        assert!(differences.is_empty(), "the trees differ:\n{}", differences.join("\n"));
-    }
-}
-
-/// Opens a mode up for reading while it lives.
-struct Opened {
-    path: PathBuf,
-    /// The mode to go back to. Nothing is set without need: that would move the
-    /// change time.
-    mode: Option<u32>,
-}
-
-impl Opened {
-    fn with(path: &Path, more: u32) -> Self {
-        let mode = fs::symlink_metadata(path).unwrap().mode() & 0o7777;
-        let is_needed = mode & more != more && !is_root();
-        if is_needed {
-            fs::set_permissions(path, PermissionsExt::from_mode(mode | more)).unwrap();
-        }
-        Self { path: path.to_owned(), mode: is_needed.then_some(mode) }
-    }
-}
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        if let Some(mode) = self.mode {
-            fs::set_permissions(&self.path, PermissionsExt::from_mode(mode)).unwrap();
-        }
-    }
-}
-
-fn entry_of(path: &Path) -> Entry {
-    use std::os::unix::fs::FileTypeExt as _;
-    let metadata = fs::symlink_metadata(path).unwrap();
-    let kind = metadata.file_type();
-    let (kind, content) = if kind.is_dir() {
-        ("dir", Vec::new())
-    } else if kind.is_symlink() {
-        ("link", fs::read_link(path).unwrap().into_os_string().as_bytes().to_vec())
-    } else if kind.is_file() {
-        ("file", read_shut(path))
-    } else if kind.is_fifo() {
-        ("fifo", Vec::new())
-    } else {
-        ("special", Vec::new())
-    };
-    let is_sparse = kind == "file" && metadata.blocks() * 512 + 65536 < metadata.len();
-    let content = if content.len() > 1 << 20 { digest(&content) } else { content };
-    Entry {
-        kind,
-        mode: metadata.mode() & 0o7777,
-        owner: (metadata.uid(), metadata.gid()),
-        mtime: (metadata.mtime(), metadata.mtime_nsec()),
-        content,
-        is_sparse,
-        xattrs: if kind == "link" { BTreeMap::new() } else { user_xattrs(path) },
-        first_link: PathBuf::new(),
-    }
-}
-
-fn digest(content: &[u8]) -> Vec<u8> {
-    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-    let mut hasher = DefaultHasher::new();
-    content.hash(&mut hasher);
-    hasher.finish().to_ne_bytes().to_vec()
-}
-
-fn read_shut(path: &Path) -> Vec<u8> {
-    let _opened = Opened::with(path, 0o400);
-    let is_endless = path.metadata().unwrap().len() > 1 << 30;
-    if is_endless { Vec::new() } else { fs::read(path).unwrap() }
-}
-
-fn user_xattrs(path: &Path) -> BTreeMap<OsString, Vec<u8>> {
-    let _opened = Opened::with(path, 0o400);
-    let mut names = vec![0; 65536];
-    let Ok(length) = rustix::fs::listxattr(path, names.as_mut_slice()) else {
-        return BTreeMap::new();
-    };
-    names[..length]
-        .split(|byte| *byte == 0)
-        .filter(|name| name.starts_with(b"user.") || name.starts_with(b"system."))
-        .map(|name| {
-            let mut value = vec![0; 65536];
-            let name = OsStr::from_bytes(name);
-            let length = rustix::fs::getxattr(path, name, value.as_mut_slice()).unwrap();
-            value.truncate(length);
-            (name.to_owned(), value)
-        })
-        .collect()
+    let now = clock::wait_for_next_tick();
+    Time { sec: now.tv_sec, nsec: u32::try_from(now.tv_nsec).unwrap() }
 }
