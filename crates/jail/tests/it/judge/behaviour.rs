@@ -33,6 +33,34 @@ END
 }
 
 #[test]
+fn a_program_under_a_lease_is_written_once_that_is_given_up_and_runs() {
+    as_each_user(|sandbox| {
+        let script = r#"
+printf '#!/bin/true\n' > program && chmod 755 program
+python3 - <<'END'
+import fcntl, os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
+for _ in range(100):
+    file = os.open("program", os.O_RDONLY)
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    child = os.fork()
+    if child == 0:
+        os.close(file)
+        os.close(os.open("program", os.O_WRONLY))
+        os.execv("./program", ["program"])
+    signal.sigwait({signal.SIGIO})
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    os.close(file)
+    assert os.waitpid(child, 0)[1] == 0
+print("each ran")
+END
+"#;
+        assert_eq!(sandbox.run(script).succeeds().denies_nothing().stdout, "each ran\n");
+        assert_eq!(sandbox.control(script).succeeds().stdout, "each ran\n");
+    });
+}
+
+#[test]
 fn a_fifo_without_a_reader_keeps_nobody_else_waiting_and_can_be_interrupted() {
     as_each_user(|sandbox| {
         let outcome = sandbox
