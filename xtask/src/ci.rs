@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: every check, for people and for CI alike.
 
-use crate::{layers, process, setup, skips, soak, tidy, workspace};
+use crate::{layers, process, program, setup, skips, soak, tidy, workspace};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::process::Command;
@@ -37,6 +37,8 @@ enum Step {
     Nextest,
     /// Control groups, and the program, on Debian's kernel in a virtual machine
     Guests,
+    /// What is shipped is one static file, and needs no other
+    Program,
     /// Ten thousand runs leave nothing behind
     Soak,
     /// Skipped tests against the committed list
@@ -113,6 +115,7 @@ impl Step {
             }
             Self::Nextest => nextest(),
             Self::Guests => guests(),
+            Self::Program => program::run(),
             Self::Soak => soak::run(&soak::Args { runs: 10_000, inside: None }),
             Self::Skips => skips::run(),
             Self::Doctests => cargo(&["test", "--workspace", "--doc"]),

@@ -9,6 +9,7 @@ mod bench;
 mod ci;
 mod layers;
 mod process;
+mod program;
 mod setup;
 mod skips;
 mod soak;

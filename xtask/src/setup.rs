@@ -44,6 +44,7 @@ const DEBIAN_PACKAGES: &[DebianPackage] = &[
     package("python3-pytest", "a test run inside"),
     package("python3-pytest-xdist", "a parallel test run inside"),
     package("python3-venv", "a virtual environment inside"),
+    program("readelf", "binutils", "what the program is linked with"),
     program("ssh-agent", "openssh-client", "its agent's sockets"),
     package("sqlite3", "a database inside"),
     package("strace", "tests that count system calls"),
