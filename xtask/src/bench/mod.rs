@@ -13,7 +13,7 @@ mod report;
 mod scratch;
 
 use anyhow::{Result, bail};
-use budget::Rule;
+use budget::{Budget, Rule};
 use measure::Contestant;
 use std::path::Path;
 
@@ -77,22 +77,108 @@ fn measure_area(
         bail!("no budget has such a name");
     }
     let results = measure::interleaved(&suite.contestants, options.rounds)?;
+    let mut out = std::io::stdout().lock();
     if !options.json {
-        report::print_times(&results);
+        report::print_times(&mut out, &results)?;
+        report::print_heading(&mut out)?;
     }
-    let mut missed = Vec::new();
-    if !options.json {
-        report::print_heading();
-    }
+    let mut budgets = Vec::new();
     for rule in &suite.rules {
         let budget = rule.judge(&results, options.rounds);
-        if !budget.is_kept() {
-            missed.push(budget.name);
-        }
-        if options.json { report::print_json(&budget)? } else { report::print_line(&budget) }
+        report::print(&mut out, &budget, options.json)?;
+        budgets.push(budget);
     }
+    verdict(&budgets)
+}
+
+/// A budget that is missed, or that could not be measured, is the task's failure.
+fn verdict(budgets: &[Budget]) -> Result<()> {
+    let missed: Vec<&str> =
+        budgets.iter().filter(|budget| !budget.is_kept()).map(|budget| budget.name).collect();
     if !missed.is_empty() {
         bail!("missed: {}", missed.join(", "));
     }
     Ok(())
+}
+
+/// Runs everything once, to see that it can be measured. How long it took means nothing.
+pub(crate) fn smoke() -> Result<()> {
+    let programs = build::programs()?;
+    let scratch = scratch::Scratch::new()?;
+    let suite = area_run::suite(&programs, scratch.path())?;
+    let results = measure::interleaved(&suite.contestants, 1)?;
+    let mut failed = Vec::new();
+    for rule in &suite.rules {
+        let budget = rule.judge(&results, 1);
+        match &budget.reason {
+            Some(reason) => failed.push(format!("{}: {reason}", budget.name)),
+            None => println!("{} can be measured", budget.name),
+        }
+    }
+    if !failed.is_empty() {
+        bail!("cannot be measured: {}", failed.join("; "));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use budget::Pair;
+    use std::time::Duration;
+
+    fn judged(name: &'static str, microseconds: u64, limit: f64) -> Budget {
+        let pair = Pair {
+            ours: Duration::from_micros(microseconds),
+            against: Duration::from_micros(1000),
+        };
+        let source = budget::Source::Probe(Box::new(move |_| Ok(pair)));
+        Rule { name, limit, source }.judge(&[], 1)
+    }
+
+    fn unmeasured(name: &'static str) -> Budget {
+        let source = budget::Source::Probe(Box::new(|_| bail!("no such program")));
+        Rule { name, limit: 1.0, source }.judge(&[], 1)
+    }
+
+    #[test]
+    fn one_missed_budget_fails_all_and_is_named() {
+        assert!(verdict(&[]).is_ok());
+        let kept = judged("kept", 1200, 1.2);
+        assert!(verdict(std::slice::from_ref(&kept)).is_ok());
+        let all = [kept, judged("slow", 1201, 1.2), judged("fast", 1, 1.0), unmeasured("absent")];
+        assert_eq!(verdict(&all).unwrap_err().to_string(), "missed: slow, absent");
+    }
+
+    fn printed(budget: &Budget, json: bool) -> String {
+        let mut out = Vec::new();
+        report::print(&mut out, budget, json).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn programs_read_a_line_for_each_budget() {
+        let line = printed(&judged("start", 1500, 1.2), true);
+        assert_eq!(
+            line,
+            "{\"name\":\"start\",\"unit\":\"us\",\"ours\":1500.0,\"against\":1000.0,\
+             \"ratio\":1.5,\"limit\":1.2,\"ok\":false}\n"
+        );
+        let read: serde_json::Value =
+            serde_json::from_str(&printed(&unmeasured("a"), true)).unwrap();
+        assert_eq!(read["ok"], false);
+        assert_eq!(read["reason"], "no such program");
+        assert!(read["ratio"].is_null());
+    }
+
+    #[test]
+    fn people_read_a_table() {
+        let words = |budget: &Budget| {
+            let line = printed(budget, false);
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(words(&judged("start", 1500, 1.2)), "start 1.50 ms 1.00 ms 1.50 1.20 NO");
+        assert_eq!(words(&judged("start", 900, 1.2)), "start 900.0 us 1.00 ms 0.90 1.20 yes");
+        assert_eq!(words(&unmeasured("a")), "a - - - 1.00 NO (no such program)");
+    }
 }

@@ -3,32 +3,40 @@
 use super::budget::Budget;
 use super::measure::Measured;
 use anyhow::Result;
+use std::io::Write;
 use std::time::Duration;
 
-pub(super) fn print_times(results: &[Measured]) {
+pub(super) fn print_times(out: &mut impl Write, results: &[Measured]) -> Result<()> {
     if results.is_empty() {
-        return;
+        return Ok(());
     }
-    println!("{:<24} {:>10} {:>10} {:>10}", "start to exit", "min", "median", "p95");
+    writeln!(out, "{:<24} {:>10} {:>10} {:>10}", "start to exit", "min", "median", "p95")?;
     for Measured { name, times } in results {
         match times {
-            Ok(times) => println!(
+            Ok(times) => writeln!(
+                out,
                 "{name:<24} {:>10} {:>10} {:>10}",
                 text(times.min()),
                 text(times.median()),
                 text(times.p95()),
-            ),
-            Err(reason) => println!("{name:<24} failed: {reason}"),
+            )?,
+            Err(reason) => writeln!(out, "{name:<24} failed: {reason}")?,
         }
     }
-    println!();
+    Ok(writeln!(out)?)
 }
 
-pub(super) fn print_heading() {
-    println!("{:<24} {:>10} {:>10} {:>6} {:>6}  ok", "budget", "ours", "against", "ratio", "limit");
+pub(super) fn print_heading(out: &mut impl Write) -> Result<()> {
+    let (name, ours, against) = ("budget", "ours", "against");
+    let (ratio, limit) = ("ratio", "limit");
+    Ok(writeln!(out, "{name:<24} {ours:>10} {against:>10} {ratio:>6} {limit:>6}  ok")?)
 }
 
-pub(super) fn print_line(budget: &Budget) {
+/// A line: of the table, or an object.
+pub(super) fn print(out: &mut impl Write, budget: &Budget, json: bool) -> Result<()> {
+    if json {
+        return Ok(writeln!(out, "{}", serde_json::to_string(budget)?)?);
+    }
     let verdict = if budget.ok { "yes" } else { "NO" };
     let time = |figure: Option<f64>| match figure {
         Some(microseconds) => text(Duration::from_secs_f64(microseconds / 1e6)),
@@ -36,18 +44,15 @@ pub(super) fn print_line(budget: &Budget) {
     };
     let ratio = budget.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
     let reason = budget.reason.as_ref().map(|reason| format!("  ({reason})"));
-    println!(
+    writeln!(
+        out,
         "{:<24} {:>10} {:>10} {ratio:>6} {:>6.2}  {verdict}{}",
         budget.name,
         time(budget.ours),
         time(budget.against),
         budget.limit,
         reason.unwrap_or_default(),
-    );
-}
-
-pub(super) fn print_json(budget: &Budget) -> Result<()> {
-    println!("{}", serde_json::to_string(budget)?);
+    )?;
     Ok(())
 }
 
