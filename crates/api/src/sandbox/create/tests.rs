@@ -82,3 +82,12 @@ fn values_of_variables_are_not_shown() {
     let shown = format!("{request:?}");
     assert!(shown.contains("TOKEN") && !shown.contains("hunter2"), "{shown}");
 }
+
+#[test]
+fn a_request_as_it_is_written() {
+    let text = r#"{"name": "web", "env": {"PORT": "5173"}, "lifecycle": {"idle_stop_ms": 600000}}"#;
+    let request: CreateSandbox = serde_json::from_str(text).unwrap();
+    assert_eq!(request.name.unwrap().as_str(), "web");
+    assert_eq!(request.env, env("PORT", "5173"));
+    assert_eq!(request.lifecycle.idle_stop_ms, Some(600_000));
+}
