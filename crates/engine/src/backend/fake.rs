@@ -1,0 +1,464 @@
+//! A backend in memory, for tests of this crate and of others.
+//!
+//! [`Host`] stands for the machine and outlives every [`Fake`] on it, as a machine
+//! outlives the servers that run on it. A test can let a call fail, or hold it at
+//! a [`Moment`] until it is let go, and can ask what was left behind.
+
+use super::{Alive, Backend, BackendError, Capabilities, Found, Processes, Progress, Spec};
+use atoll_api::id::SandboxId;
+use atoll_api::sandbox::{Stage, Tier};
+use std::collections::BTreeMap;
+use std::io::{self, PipeWriter};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// The calls of [`Backend`] that change something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// [`Backend::create`].
+    Create,
+    /// [`Backend::start`].
+    Start,
+    /// [`Backend::adopt`].
+    Adopt,
+    /// [`Backend::freeze`].
+    Freeze,
+    /// [`Backend::thaw`].
+    Thaw,
+    /// [`Backend::stop`].
+    Stop,
+    /// [`Backend::kill`].
+    Kill,
+    /// [`Backend::remove`].
+    Remove,
+}
+
+impl Call {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Create,
+        Self::Start,
+        Self::Adopt,
+        Self::Freeze,
+        Self::Thaw,
+        Self::Stop,
+        Self::Kill,
+        Self::Remove,
+    ];
+}
+
+/// Where in a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// Nothing has been done yet.
+    Before,
+    /// Half of it has been done, where a call has two halves.
+    Midway,
+    /// All has been done, and it was not told yet.
+    After,
+}
+
+impl Moment {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Before, Self::Midway, Self::After];
+}
+
+/// What a call does instead of going on.
+enum Fault {
+    Fail(fn() -> BackendError),
+    Hold(Arc<Gate>),
+}
+
+/// Holds calls at one moment until it is opened.
+#[derive(Debug)]
+pub struct Gate {
+    is_open: Mutex<Option<Opening>>,
+    opened: Condvar,
+    arrivals: watch::Sender<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Opening {
+    GoOn,
+    /// The server that called is gone: nothing that it was about to do happens.
+    CallerIsGone,
+}
+
+impl Gate {
+    fn new() -> Self {
+        Self { is_open: Mutex::new(None), opened: Condvar::new(), arrivals: watch::Sender::new(0) }
+    }
+
+    /// Waits until `count` calls have come here.
+    pub async fn reached(&self, count: usize) {
+        let mut arrivals = self.arrivals.subscribe();
+        arrivals.wait_for(|&arrived| arrived >= count).await.expect("the gate is borrowed");
+    }
+
+    /// Lets every call go on, those that are held and later ones.
+    pub fn open(&self) {
+        self.set(Opening::GoOn);
+    }
+
+    /// Ends the calls that are held as the death of their caller would.
+    pub fn caller_is_gone(&self) {
+        self.set(Opening::CallerIsGone);
+    }
+
+    fn set(&self, opening: Opening) {
+        *lock(&self.is_open) = Some(opening);
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) -> Result<(), BackendError> {
+        self.arrivals.send_modify(|arrived| *arrived += 1);
+        let is_open = self.opened.wait_while(lock(&self.is_open), |opening| opening.is_none());
+        match *is_open.unwrap_or_else(PoisonError::into_inner) {
+            Some(Opening::CallerIsGone) => Err(BackendError::Cancelled),
+            Some(Opening::GoOn) | None => Ok(()),
+        }
+    }
+}
+
+/// A machine in memory, with everything that sandboxes leave on it.
+#[derive(Default)]
+pub struct Host {
+    state: Mutex<HostState>,
+}
+
+#[derive(Default)]
+struct HostState {
+    sandboxes: BTreeMap<SandboxId, Parts>,
+    faults: Vec<(Call, Moment, Fault)>,
+    calls: Vec<(Call, SandboxId)>,
+    most_at_once: usize,
+    ignores_stop: bool,
+}
+
+/// What is on the host of one sandbox.
+#[derive(Default)]
+struct Parts {
+    has_directory: bool,
+    has_files: bool,
+    group: Option<Group>,
+    cpu: Duration,
+}
+
+/// Processes: the write end of their pipe is open as long as the first one lives.
+struct Group {
+    is_frozen: bool,
+    first: Option<(PipeWriter, io::PipeReader)>,
+}
+
+impl Host {
+    /// A machine with nothing on it.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Lets every `call` fail at `moment` with an error of the system, until [`Host::heal`].
+    pub fn fail(&self, call: Call, moment: Moment) {
+        let error = || BackendError::Call {
+            step: "do what a test lets fail",
+            source: io::Error::from(io::ErrorKind::Other),
+        };
+        self.state().faults.push((call, moment, Fault::Fail(error)));
+    }
+
+    /// Lets every `call` fail at `moment` for want of disk space, until [`Host::heal`].
+    pub fn fill_disk(&self, call: Call, moment: Moment) {
+        let error = || BackendError::DiskFull { step: "while a test filled the disk" };
+        self.state().faults.push((call, moment, Fault::Fail(error)));
+    }
+
+    /// Holds every `call` at `moment`, until [`Host::heal`] or the gate is opened.
+    pub fn hold(&self, call: Call, moment: Moment) -> Arc<Gate> {
+        let gate = Arc::new(Gate::new());
+        self.state().faults.push((call, moment, Fault::Hold(gate.clone())));
+        gate
+    }
+
+    /// Takes all faults back. Calls that are held stay so until their gate is opened.
+    pub fn heal(&self) {
+        self.state().faults.clear();
+    }
+
+    /// Lets the processes of every sandbox ignore that they are asked to end.
+    pub fn ignore_stop(&self) {
+        self.state().ignores_stop = true;
+    }
+
+    /// Lets the first process of a sandbox end by itself.
+    pub fn end(&self, id: SandboxId) {
+        if let Some(parts) = self.state().sandboxes.get_mut(&id) {
+            parts.group = None;
+        }
+    }
+
+    /// Freezes or thaws a sandbox behind the engine's back.
+    pub fn set_frozen(&self, id: SandboxId, is_frozen: bool) {
+        if let Some(group) = self.state().group(id) {
+            group.is_frozen = is_frozen;
+        }
+    }
+
+    /// Takes everything of a sandbox away behind the engine's back.
+    pub fn lose(&self, id: SandboxId) {
+        self.state().sandboxes.remove(&id);
+    }
+
+    /// Lets a sandbox have used so much more processor time.
+    pub fn use_cpu(&self, id: SandboxId, more: Duration) {
+        if let Some(parts) = self.state().sandboxes.get_mut(&id) {
+            parts.cpu += more;
+        }
+    }
+
+    /// Whose something is on the host.
+    pub fn ids(&self) -> Vec<SandboxId> {
+        self.state().sandboxes.keys().copied().collect()
+    }
+
+    /// What is on the host of sandboxes other than `known`: what was left behind.
+    pub fn leaks(&self, known: &[SandboxId]) -> Vec<String> {
+        let state = self.state();
+        let unknown = state.sandboxes.iter().filter(|(id, _)| !known.contains(id));
+        unknown
+            .flat_map(|(id, parts)| parts.names().map(move |name| format!("{name} of {id}")))
+            .collect()
+    }
+
+    /// What the processes of a sandbox do.
+    pub fn processes(&self, id: SandboxId) -> Processes {
+        self.state().sandboxes.get(&id).map_or(Processes::None, Parts::processes)
+    }
+
+    /// How often a call was made for a sandbox.
+    pub fn count(&self, call: Call) -> usize {
+        self.state().calls.iter().filter(|(made, _)| *made == call).count()
+    }
+
+    /// Most sandboxes of which something was here at the same time.
+    pub fn most_at_once(&self) -> usize {
+        self.state().most_at_once
+    }
+
+    fn state(&self) -> MutexGuard<'_, HostState> {
+        lock(&self.state)
+    }
+
+    /// Comes to a moment of a call. The host is not locked while it is held there.
+    fn at(&self, call: Call, moment: Moment) -> Result<(), BackendError> {
+        let gate = {
+            let state = self.state();
+            let fault = state.faults.iter().find(|(c, m, _)| (*c, *m) == (call, moment));
+            match fault {
+                None => return Ok(()),
+                Some((.., Fault::Fail(error))) => return Err(error()),
+                Some((.., Fault::Hold(gate))) => gate.clone(),
+            }
+        };
+        gate.pass()
+    }
+
+    /// A call with one effect.
+    fn simple(
+        &self,
+        call: Call,
+        id: SandboxId,
+        effect: impl FnOnce(&mut HostState) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        self.state().calls.push((call, id));
+        self.at(call, Moment::Before)?;
+        effect(&mut self.state())?;
+        self.at(call, Moment::After)
+    }
+}
+
+impl HostState {
+    fn group(&mut self, id: SandboxId) -> Option<&mut Group> {
+        self.sandboxes.get_mut(&id)?.group.as_mut()
+    }
+
+    fn parts(&mut self, id: SandboxId) -> Result<&mut Parts, BackendError> {
+        self.sandboxes.get_mut(&id).ok_or(BackendError::NotFound { id })
+    }
+}
+
+impl Parts {
+    fn processes(&self) -> Processes {
+        match &self.group {
+            Some(Group { is_frozen: true, .. }) => Processes::Frozen,
+            Some(Group { is_frozen: false, first: Some(_) }) => Processes::Running,
+            Some(Group { is_frozen: false, first: None }) | None => Processes::None,
+        }
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        let names = [
+            (self.has_directory, "directory"),
+            (self.has_files, "files"),
+            (self.group.is_some(), "group"),
+        ];
+        names.into_iter().filter(|(is_there, _)| *is_there).map(|(_, name)| name)
+    }
+}
+
+/// The backend: a server's hands on a [`Host`].
+#[derive(Clone)]
+pub struct Fake {
+    host: Arc<Host>,
+    capabilities: Capabilities,
+}
+
+impl Fake {
+    /// A backend that can do everything.
+    pub fn on(host: &Arc<Host>) -> Self {
+        let capabilities = Capabilities {
+            pause: true,
+            limit_memory: true,
+            limit_cpus: true,
+            limit_pids: true,
+            limit_disk: true,
+        };
+        Self { host: host.clone(), capabilities }
+    }
+
+    /// The same with other capabilities.
+    #[must_use]
+    pub fn with(self, capabilities: Capabilities) -> Self {
+        Self { capabilities, ..self }
+    }
+}
+
+impl Backend for Fake {
+    fn tier(&self) -> Tier {
+        Tier::Container
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn create(&self, id: SandboxId, _spec: &Spec, progress: &Progress) -> Result<(), BackendError> {
+        self.host.state().calls.push((Call::Create, id));
+        self.host.at(Call::Create, Moment::Before)?;
+        {
+            let mut state = self.host.state();
+            state.sandboxes.entry(id).or_default().has_directory = true;
+            state.most_at_once = state.most_at_once.max(state.sandboxes.len());
+        }
+        progress.reached(Stage::Allocated)?;
+        self.host.at(Call::Create, Moment::Midway)?;
+        self.host.state().parts(id)?.has_files = true;
+        progress.reached(Stage::FilesystemReady)?;
+        self.host.at(Call::Create, Moment::After)
+    }
+
+    fn start(
+        &self,
+        id: SandboxId,
+        _spec: &Spec,
+        progress: &Progress,
+    ) -> Result<Alive, BackendError> {
+        self.host.state().calls.push((Call::Start, id));
+        self.host.at(Call::Start, Moment::Before)?;
+        self.host.state().parts(id)?.group = Some(Group { is_frozen: false, first: None });
+        self.host.at(Call::Start, Moment::Midway)?;
+        if let Some(group) = self.host.state().group(id) {
+            let pipe =
+                io::pipe().map_err(|source| BackendError::Call { step: "make a pipe", source })?;
+            group.first = Some((pipe.1, pipe.0));
+        }
+        progress.reached(Stage::RuntimeReady)?;
+        self.host.at(Call::Start, Moment::After)?;
+        self.alive(id)
+    }
+
+    fn adopt(&self, id: SandboxId) -> Result<Alive, BackendError> {
+        self.host.simple(Call::Adopt, id, |_| Ok(()))?;
+        self.alive(id)
+    }
+
+    fn freeze(&self, id: SandboxId) -> Result<(), BackendError> {
+        self.host.simple(Call::Freeze, id, |state| {
+            state.group(id).ok_or(BackendError::NotFound { id })?.is_frozen = true;
+            Ok(())
+        })
+    }
+
+    fn thaw(&self, id: SandboxId) -> Result<(), BackendError> {
+        self.host.simple(Call::Thaw, id, |state| {
+            state.group(id).ok_or(BackendError::NotFound { id })?.is_frozen = false;
+            Ok(())
+        })
+    }
+
+    fn stop(&self, id: SandboxId) -> Result<(), BackendError> {
+        self.host.simple(Call::Stop, id, |state| {
+            // Frozen processes do not hear it.
+            let hears =
+                !state.ignores_stop && state.group(id).is_some_and(|group| !group.is_frozen);
+            if hears {
+                state.parts(id)?.group = None;
+            }
+            Ok(())
+        })
+    }
+
+    fn kill(&self, id: SandboxId) -> Result<(), BackendError> {
+        self.host.simple(Call::Kill, id, |state| {
+            if let Some(parts) = state.sandboxes.get_mut(&id) {
+                parts.group = None;
+            }
+            Ok(())
+        })
+    }
+
+    fn remove(&self, id: SandboxId) -> Result<(), BackendError> {
+        self.host.state().calls.push((Call::Remove, id));
+        self.host.at(Call::Remove, Moment::Before)?;
+        if let Some(parts) = self.host.state().sandboxes.get_mut(&id) {
+            parts.group = None;
+            parts.has_files = false;
+        }
+        self.host.at(Call::Remove, Moment::Midway)?;
+        self.host.state().sandboxes.remove(&id);
+        self.host.at(Call::Remove, Moment::After)
+    }
+
+    fn cpu_time(&self, id: SandboxId) -> Result<Duration, BackendError> {
+        self.host.state().parts(id).map(|parts| parts.cpu)
+    }
+
+    fn inventory(&self) -> Result<Vec<Found>, BackendError> {
+        let state = self.host.state();
+        let found = state.sandboxes.iter().map(|(&id, parts)| Found {
+            id,
+            processes: parts.processes(),
+            is_whole: parts.has_directory && parts.has_files,
+        });
+        Ok(found.collect())
+    }
+}
+
+impl Fake {
+    fn alive(&self, id: SandboxId) -> Result<Alive, BackendError> {
+        let mut state = self.host.state();
+        let first = state.group(id).and_then(|group| group.first.as_ref());
+        let (_, exit) = first.ok_or(BackendError::NotFound { id })?;
+        let exit = exit.try_clone();
+        let exit = exit.map_err(|source| BackendError::Call { step: "copy a pipe", source })?;
+        Ok(Alive { exit: exit.into(), guest: PathBuf::from(format!("/fake/{id}.sock")) })
+    }
+}
+
+/// A test that panicked while it held the lock has failed already.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! What makes sandboxes: one backend for each tier.
+//!
+//! The trait is synchronous and gives data, which keeps the async runtime out of
+//! the code that clones and mounts; the engine calls it on threads that may block.
+//! A backend knows the host and nothing of records, names or lifecycles, and it
+//! must find what it made again after a restart: see [`Backend::inventory`].
+
+pub mod fake;
+mod progress;
+
+pub use progress::Progress;
+
+use atoll_api::id::SandboxId;
+use atoll_api::sandbox::{Env, Limits, Tier};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a sandbox is made of. Everything is resolved: defaults are filled in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec {
+    /// The image.
+    pub image: String,
+    /// Environment of everything that runs in it.
+    pub env: Env,
+    /// Limits.
+    pub limits: Limits,
+}
+
+/// A sandbox whose processes run or are frozen.
+#[derive(Debug)]
+pub struct Alive {
+    /// Becomes readable when the sandbox's first process has ended: a pidfd or the like.
+    pub exit: OwnedFd,
+    /// The socket on which its guest listens.
+    pub guest: PathBuf,
+}
+
+/// What a backend can do on this host. What it cannot is refused by this flag's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag with a name of its own")]
+pub struct Capabilities {
+    /// Processes can be frozen and thawed.
+    pub pause: bool,
+    /// A limit of memory is enforced.
+    pub limit_memory: bool,
+    /// A limit of processors is enforced.
+    pub limit_cpus: bool,
+    /// A limit of processes is enforced.
+    pub limit_pids: bool,
+    /// A limit of disk space is enforced.
+    pub limit_disk: bool,
+}
+
+impl Capabilities {
+    /// The first flag that `limits` need and that is missing.
+    pub fn lacks(&self, limits: &Limits) -> Option<&'static str> {
+        let needs = [
+            (limits.memory_bytes.is_some(), self.limit_memory, "limit_memory"),
+            (limits.cpus_milli.is_some(), self.limit_cpus, "limit_cpus"),
+            (limits.pids.is_some(), self.limit_pids, "limit_pids"),
+            (limits.disk_bytes.is_some(), self.limit_disk, "limit_disk"),
+        ];
+        needs.into_iter().find(|(needed, has, _)| *needed && !has).map(|(.., flag)| flag)
+    }
+}
+
+/// What the processes of a sandbox do, as the host sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Processes {
+    /// They run.
+    Running,
+    /// They are frozen.
+    Frozen,
+    /// There are none, or not the first one.
+    None,
+}
+
+/// Something of a sandbox that is on this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Whose it is.
+    pub id: SandboxId,
+    /// Its processes.
+    pub processes: Processes,
+    /// Whether it can be started: what [`Backend::create`] makes is there, and whole.
+    pub is_whole: bool,
+}
+
+/// Why a backend could not do something.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// The host has no sandbox of that id.
+    #[error("this host has no sandbox {id}")]
+    NotFound {
+        /// The id.
+        id: SandboxId,
+    },
+    /// There is no such image, or it cannot be used.
+    #[error("image {image:?} cannot be used: {reason}")]
+    Image {
+        /// The image.
+        image: String,
+        /// Why.
+        reason: String,
+    },
+    /// A disk has no room left.
+    #[error("no space is left {step}")]
+    DiskFull {
+        /// What was being done, as in "while the directory was made".
+        step: &'static str,
+    },
+    /// It was told to give up.
+    #[error("it was cancelled")]
+    Cancelled,
+    /// A call to the system failed.
+    #[error("could not {step}")]
+    Call {
+        /// What was being done, as in "freeze the processes".
+        step: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Makes sandboxes of one tier on this host, and takes them away.
+///
+/// Calls about one sandbox come one after the other, except that [`Backend::kill`]
+/// may come while another one is under way. A call that fails leaves at most what
+/// [`Backend::remove`] takes away.
+pub trait Backend: Send + Sync + 'static {
+    /// The tier.
+    fn tier(&self) -> Tier;
+
+    /// What can be done on this host.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Makes everything of a sandbox that is kept while it is stopped.
+    ///
+    /// # Errors
+    /// Also when `progress` was told that nobody wants it any more.
+    fn create(&self, id: SandboxId, spec: &Spec, progress: &Progress) -> Result<(), BackendError>;
+
+    /// Starts the first process of a sandbox that has none.
+    ///
+    /// # Errors
+    /// As for [`Backend::create`].
+    fn start(&self, id: SandboxId, spec: &Spec, progress: &Progress)
+    -> Result<Alive, BackendError>;
+
+    /// Takes up a sandbox that an earlier server left running or frozen.
+    ///
+    /// # Errors
+    /// [`BackendError::NotFound`] if its processes are gone.
+    fn adopt(&self, id: SandboxId) -> Result<Alive, BackendError>;
+
+    /// Freezes its processes; on return none of them runs.
+    ///
+    /// # Errors
+    /// Some may be frozen then; [`Backend::thaw`] takes that back.
+    fn freeze(&self, id: SandboxId) -> Result<(), BackendError>;
+
+    /// Lets its processes go on. Those that do already are no mistake.
+    ///
+    /// # Errors
+    /// They may still be frozen then.
+    fn thaw(&self, id: SandboxId) -> Result<(), BackendError>;
+
+    /// Asks its processes to end and returns at once; [`Alive::exit`] tells when they have.
+    ///
+    /// # Errors
+    /// They have not been asked then.
+    fn stop(&self, id: SandboxId) -> Result<(), BackendError>;
+
+    /// Kills its processes, frozen or not; on return there is none. None to kill is no mistake.
+    ///
+    /// # Errors
+    /// Some may live on.
+    fn kill(&self, id: SandboxId) -> Result<(), BackendError>;
+
+    /// Removes everything of a sandbox from this host. Nothing to remove is no mistake.
+    ///
+    /// # Errors
+    /// Something may be left; another call removes it.
+    fn remove(&self, id: SandboxId) -> Result<(), BackendError>;
+
+    /// Processor time that it has used since it was started.
+    ///
+    /// # Errors
+    /// Where it cannot be told.
+    fn cpu_time(&self, id: SandboxId) -> Result<Duration, BackendError>;
+
+    /// Everything of this tier on this host, half-made things included, whoever made it.
+    ///
+    /// # Errors
+    /// An inventory that is not complete is none.
+    fn inventory(&self) -> Result<Vec<Found>, BackendError>;
+}

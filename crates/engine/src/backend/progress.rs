@@ -1,0 +1,49 @@
+//! What the maker of a sandbox reports, and how it is told to give up.
+
+use super::BackendError;
+use atoll_api::sandbox::{Stage, Timeline};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Shared between a sandbox's owner and the thread that makes it.
+#[derive(Debug)]
+pub struct Progress {
+    asked_at: Instant,
+    timeline: Mutex<Timeline>,
+    is_cancelled: AtomicBool,
+}
+
+impl Progress {
+    /// For a request that came at `asked_at`.
+    pub fn new(asked_at: Instant) -> Self {
+        Self {
+            asked_at,
+            timeline: Mutex::new(Timeline::default()),
+            is_cancelled: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes that a stage is over.
+    ///
+    /// # Errors
+    /// [`BackendError::Cancelled`] if nobody wants the sandbox any more.
+    pub fn reached(&self, stage: Stage) -> Result<(), BackendError> {
+        let at_us = u64::try_from(self.asked_at.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.timeline.lock().unwrap_or_else(PoisonError::into_inner).mark(stage, at_us);
+        if self.is_cancelled.load(Ordering::Relaxed) {
+            return Err(BackendError::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// Asks the maker to give up at the next stage.
+    pub fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// The stages that are over.
+    pub fn timeline(&self) -> Timeline {
+        *self.timeline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

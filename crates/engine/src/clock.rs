@@ -1,0 +1,80 @@
+//! Time, as the engine knows it: the one place where it is read and waited for.
+
+use atoll_api::time::Timestamp;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Where the engine has its time from.
+///
+/// Times of a lifecycle are the wall clock's, since they hold across restarts; a
+/// host whose clock is set forward ends its leases early.
+pub trait Clock: Send + Sync + 'static {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+
+    /// Waits until [`Clock::now`] is `at` or later. Dropping it loses nothing.
+    fn wait_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+/// The clock of the machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+/// Longest wait before the wall clock is looked at again: it may be set, and a
+/// machine may sleep, which a wait does not see.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+        jiff::Timestamp::now().into()
+    }
+
+    fn wait_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async move {
+            loop {
+                let rest = at.since(self.now());
+                if rest.is_zero() {
+                    return;
+                }
+                #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+                tokio::time::sleep(rest.min(LOOK_AGAIN)).await;
+            }
+        })
+    }
+}
+
+/// A clock that stands still until it is moved, for tests of this crate and others.
+#[derive(Debug)]
+pub struct ManualClock {
+    now: watch::Sender<Timestamp>,
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        let start = Timestamp::from_unix_us(1_800_000_000_000_000).expect("a time in 2027");
+        Self { now: watch::Sender::new(start) }
+    }
+}
+
+impl ManualClock {
+    /// Moves the clock; those who wait for a time that is reached go on.
+    pub fn advance(&self, span: Duration) {
+        self.now.send_modify(|now| *now = now.after(span));
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        *self.now.borrow()
+    }
+
+    fn wait_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        let mut times = self.now.subscribe();
+        Box::pin(async move {
+            times.wait_for(|&now| now >= at).await.expect("the sender is borrowed");
+        })
+    }
+}

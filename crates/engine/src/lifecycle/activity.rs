@@ -1,0 +1,148 @@
+//! Whether a sandbox works.
+//!
+//! Work is what holds it: commands, attached streams, declared services, and the
+//! use of the processor. Every hold is bounded: a job that hangs keeps a sandbox
+//! awake until its bound, and is listed with its cause until then.
+
+use atoll_api::sandbox::{Hold, HoldCause};
+use atoll_api::time::Timestamp;
+use std::time::Duration;
+
+/// Most holds on one sandbox.
+pub const HOLDS_COUNT_MAX: usize = 1024;
+
+/// Share of one processor from which a sandbox counts as at work, in thousandths. A
+/// server that waits for requests and watches files uses some 5; a build, hundreds.
+const BUSY_MILLI: u128 = 20;
+
+/// Names one hold on one sandbox, to release it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HoldId(u64);
+
+/// Why a hold was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HoldError {
+    /// There are as many as there may be.
+    #[error("the sandbox is held {HOLDS_COUNT_MAX} times already, which is the most")]
+    TooMany,
+    /// Longer than a hold may be.
+    #[error("a hold of {asked:?} is longer than the cap hold_max of {cap:?}")]
+    TooLong {
+        /// What was asked for.
+        asked: Duration,
+        /// What is the most.
+        cap: Duration,
+    },
+}
+
+/// What a sandbox does and did.
+#[derive(Debug)]
+pub struct Activity {
+    last_work_at: Timestamp,
+    holds: Vec<(HoldId, Hold)>,
+    holds_ever: u64,
+    hold_max: Duration,
+    sample: Option<Sample>,
+    busy_since: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    at: Timestamp,
+    cpu: Duration,
+}
+
+impl Activity {
+    /// Begins at `now`, which counts as work.
+    pub fn new(now: Timestamp, hold_max: Duration) -> Self {
+        Self {
+            last_work_at: now,
+            holds: Vec::new(),
+            holds_ever: 0,
+            hold_max,
+            sample: None,
+            busy_since: None,
+        }
+    }
+
+    /// Notes that it starts to run: its use of the processor is counted from here.
+    pub fn began(&mut self, now: Timestamp) {
+        self.last_work_at = self.last_work_at.max(now);
+        (self.sample, self.busy_since) = (None, None);
+    }
+
+    /// Holds it for `bound` at most.
+    ///
+    /// # Errors
+    /// Beyond the most holds, or the longest.
+    pub fn hold(
+        &mut self,
+        now: Timestamp,
+        cause: HoldCause,
+        bound: Duration,
+    ) -> Result<HoldId, HoldError> {
+        self.expire(now);
+        if bound > self.hold_max {
+            return Err(HoldError::TooLong { asked: bound, cap: self.hold_max });
+        }
+        if self.holds.len() >= HOLDS_COUNT_MAX {
+            return Err(HoldError::TooMany);
+        }
+        self.holds_ever += 1;
+        let id = HoldId(self.holds_ever);
+        self.holds.push((id, Hold { cause, since: now, until: now.after(bound) }));
+        Ok(id)
+    }
+
+    /// Takes a hold back. One that has ended by itself is no mistake.
+    pub fn release(&mut self, now: Timestamp, id: HoldId) {
+        self.expire(now);
+        let before = self.holds.len();
+        self.holds.retain(|(other, _)| *other != id);
+        if self.holds.len() < before {
+            self.last_work_at = self.last_work_at.max(now);
+        }
+    }
+
+    /// Takes in how much processor time it has used since it began.
+    pub fn sample(&mut self, now: Timestamp, cpu: Duration) {
+        let Some(last) = self.sample.replace(Sample { at: now, cpu }) else { return };
+        let span_us = now.since(last.at).as_micros();
+        let used_us = cpu.saturating_sub(last.cpu).as_micros();
+        if span_us == 0 || used_us * 1000 < span_us * BUSY_MILLI {
+            self.busy_since = None;
+            return;
+        }
+        let since = *self.busy_since.get_or_insert(last.at);
+        self.last_work_at = self.last_work_at.max(now.min(since.after(self.hold_max)));
+    }
+
+    /// When it last worked or, with a hold that still counts, when that one will end.
+    pub fn works_until(&self) -> Timestamp {
+        let held_until = self.holds.iter().map(|(_, hold)| hold.until);
+        held_until.fold(self.last_work_at, Timestamp::max)
+    }
+
+    /// What holds it now.
+    pub fn holds(&self, now: Timestamp) -> Vec<Hold> {
+        let cpu = self.busy_since.map(|since| Hold {
+            cause: HoldCause::Cpu,
+            since,
+            until: since.after(self.hold_max),
+        });
+        let held = self.holds.iter().map(|(_, hold)| hold.clone());
+        held.chain(cpu).filter(|hold| hold.until > now).collect()
+    }
+
+    /// Forgets holds that have ended by themselves: there was work until then.
+    fn expire(&mut self, now: Timestamp) {
+        let last_work_at = &mut self.last_work_at;
+        self.holds.retain(|(_, hold)| {
+            let counts = hold.until > now;
+            if !counts {
+                *last_work_at = hold.until.max(*last_work_at);
+            }
+            counts
+        });
+    }
+}

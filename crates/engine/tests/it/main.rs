@@ -1,0 +1,1 @@
+//! The engine as a whole, on a machine in memory.
