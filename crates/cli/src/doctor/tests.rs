@@ -199,6 +199,17 @@ fn ubuntu_24_04_restricted() {
 }
 
 #[test]
+fn a_container_with_one_wall() {
+    let mut facts = host("6.8.0-45-generic", "Debian GNU/Linux 12 (bookworm)");
+    facts.container = Some("docker".to_owned());
+    facts.is_filtered = true;
+    let mut probes = all_work();
+    probes.user_namespace = failed("clone", EPERM);
+    let shown = shown(facts, &probes);
+    assert!(shown.contains("container, and its seccomp filter forbids what"), "{shown}");
+}
+
+#[test]
 fn docker() {
     let mut facts = host("6.8.0-45-generic", "Debian GNU/Linux 12 (bookworm)");
     facts.container = Some("docker".to_owned());

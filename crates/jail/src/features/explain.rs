@@ -150,8 +150,9 @@ fn container(manager: &str, facts: &Facts) -> Fix {
     if facts.is_proc_masked {
         walls.push("its masked /proc");
     }
+    let forbid = if walls.len() == 1 { "forbids" } else { "forbid" };
     let walls = if walls.is_empty() { "its settings".to_owned() } else { walls.join(", ") };
-    let cause = format!("this is a {manager} container, and {walls} forbid what a sandbox needs");
+    let cause = format!("this is a {manager} container, and {walls} {forbid} what a sandbox needs");
     match manager {
         "docker" => Fix::new(
             cause,
