@@ -82,6 +82,11 @@ const HOMES: &[Home] = &[
         reason: "unsafe calls live in sys",
     },
     Home {
+        outside: "rusqlite",
+        packages: &["atoll-engine"],
+        reason: "records have one owner, the engine",
+    },
+    Home {
         outside: "tokio",
         packages: &[
             "atoll",

@@ -6,4 +6,5 @@
 pub mod backend;
 pub mod clock;
 pub mod lifecycle;
+pub mod records;
 pub mod state;

@@ -1,0 +1,335 @@
+//! The SQLite file. Synchronous; [`super::Records`] has it on a thread of its own.
+
+use super::{Change, Fate, Record};
+use atoll_api::name::SandboxName;
+use atoll_api::sandbox::{Event, State};
+use atoll_api::time::Timestamp;
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, named_params};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Events that are kept; older ones make room.
+pub const EVENTS_KEPT: u32 = 100_000;
+
+/// One step from each version of the file to the next. Never changed, only added to.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE sandboxes (
+        id   TEXT PRIMARY KEY,
+        body TEXT NOT NULL      -- a Record as JSON
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE names (
+        name TEXT PRIMARY KEY,
+        id   TEXT NOT NULL UNIQUE REFERENCES sandboxes (id) ON DELETE CASCADE
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE events (
+        seq   INTEGER PRIMARY KEY AUTOINCREMENT,
+        at_us INTEGER NOT NULL, -- microseconds since 1970
+        id    TEXT NOT NULL,    -- of a sandbox that may be forgotten
+        body  TEXT NOT NULL     -- an EventKind as JSON
+    ) STRICT;
+"];
+
+/// Why the records cannot be opened, read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordsError {
+    /// The file cannot be made or opened.
+    #[error("could not open the records {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The thread of the writer could not be started.
+    #[error("could not start the thread that writes the records")]
+    Thread {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another server has them open.
+    #[error("another server uses the records {}", path.display())]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A newer version wrote them.
+    #[error(
+        "the records {} have format {found}, and this version knows up to {known}; use a newer one",
+        path.display()
+    )]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The latest format that is known.
+        known: u32,
+    },
+    /// What is in the file is not what was written.
+    #[error("the records {} are damaged: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// There is no room on the disk, or in what the records may take.
+    #[error("no room is left for the records {}", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A name belongs to another sandbox.
+    #[error("the name {name} is taken")]
+    NameTaken {
+        /// The name.
+        name: SandboxName,
+    },
+    /// SQLite failed in another way.
+    #[error("could not {step} the records {}", path.display())]
+    Sql {
+        /// The file.
+        path: PathBuf,
+        /// What was being done, as in "write".
+        step: &'static str,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct Database {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl Database {
+    /// Opens the file, or makes it, and brings it to the latest format.
+    ///
+    /// # Errors
+    /// See [`RecordsError`]; nothing was changed then.
+    pub fn open(path: &Path) -> Result<Self, RecordsError> {
+        make_private(path)
+            .map_err(|source| RecordsError::File { path: path.to_owned(), source })?;
+        let failed = |source| explain(path, "open", source);
+        let connection = Connection::open(path).map_err(failed)?;
+        // One server has them, so that waiting for another makes no sense.
+        connection.busy_timeout(Duration::ZERO).map_err(failed)?;
+        for (pragma, value) in [
+            ("locking_mode", "EXCLUSIVE"),
+            ("journal_mode", "WAL"),
+            ("synchronous", "NORMAL"),
+            ("foreign_keys", "ON"),
+        ] {
+            connection.pragma_update(None, pragma, value).map_err(failed)?;
+        }
+        let mut database = Self { path: path.to_owned(), connection };
+        database.check()?;
+        database.migrate()?;
+        Ok(database)
+    }
+
+    /// Limits the file to so many bytes; a write beyond is [`RecordsError::Full`].
+    ///
+    /// # Errors
+    /// If SQLite does not take it.
+    pub fn limit(&self, bytes: u64) -> Result<(), RecordsError> {
+        let failed = |source| explain(&self.path, "limit", source);
+        let page: i64 = self
+            .connection
+            .pragma_query_value(None, "page_size", |row| row.get(0))
+            .map_err(failed)?;
+        let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page;
+        self.connection.pragma_update(None, "max_page_count", pages).map_err(failed)
+    }
+
+    fn check(&self) -> Result<(), RecordsError> {
+        let verdict: String = self
+            .connection
+            .pragma_query_value(None, "quick_check", |row| row.get(0))
+            .map_err(|source| explain(&self.path, "check", source))?;
+        if verdict != "ok" {
+            return Err(RecordsError::Damaged { path: self.path.clone(), what: verdict });
+        }
+        Ok(())
+    }
+
+    fn migrate(&mut self) -> Result<(), RecordsError> {
+        let path = self.path.clone();
+        let failed = |source| explain(&path, "bring up to date", source);
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(failed)?;
+        let found: u32 = transaction
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .map_err(failed)?;
+        let known = u32::try_from(MIGRATIONS.len()).expect("there are a handful");
+        if found > known {
+            return Err(RecordsError::TooNew { path, found, known });
+        }
+        let missing = MIGRATIONS.iter().skip(found as usize);
+        for migration in missing {
+            transaction.execute_batch(migration).map_err(failed)?;
+        }
+        transaction.pragma_update(None, "user_version", known).map_err(failed)?;
+        transaction.commit().map_err(failed)
+    }
+
+    /// Reads every record.
+    ///
+    /// # Errors
+    /// [`RecordsError::Damaged`] names the first one that cannot be understood.
+    pub fn load(&self) -> Result<Vec<Record>, RecordsError> {
+        let failed = |source| explain(&self.path, "read", source);
+        let mut statement =
+            self.connection.prepare("SELECT id, body FROM sandboxes").map_err(failed)?;
+        let rows = statement
+            .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
+            .map_err(failed)?;
+        let mut records = Vec::new();
+        for row in rows {
+            let (id, body) = row.map_err(failed)?;
+            let record: Record = serde_json::from_str(&body)
+                .map_err(|error| self.damaged(&format!("{id} cannot be read: {error}")))?;
+            if record.id.to_string() != id {
+                return Err(self.damaged(&format!("{id} says that it is {}", record.id)));
+            }
+            records.push(record);
+        }
+        Ok(records)
+    }
+
+    /// Writes a change and its event, both or none.
+    ///
+    /// # Errors
+    /// Nothing was written then.
+    pub fn apply(&mut self, change: &Change) -> Result<Event, RecordsError> {
+        let path = self.path.clone();
+        let failed = |source| explain(&path, "write", source);
+        let transaction = self.connection.transaction().map_err(failed)?;
+        write_record(&transaction, change).map_err(|source| match &change.record.name {
+            Some(name) if is_constraint(&source) => RecordsError::NameTaken { name: name.clone() },
+            _ => failed(source),
+        })?;
+        let seq = write_event(&transaction, change).map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+        let sandbox_id = change.record.id;
+        Ok(Event { seq, at: change.at, sandbox_id, what: change.what.clone() })
+    }
+
+    /// Reads up to `count` events with numbers above `after`, the oldest first.
+    ///
+    /// # Errors
+    /// If one of them cannot be understood.
+    pub fn events(&self, after: u64, count: usize) -> Result<Vec<Event>, RecordsError> {
+        let failed = |source| explain(&self.path, "read events of", source);
+        let mut statement = self
+            .connection
+            .prepare(
+                "SELECT seq, at_us, id, body FROM events WHERE seq > :after ORDER BY seq LIMIT :count",
+            )
+            .map_err(failed)?;
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let rows = statement
+            .query_map(named_params! { ":after": after, ":count": count }, |row| {
+                Ok((
+                    row.get::<_, i64>(0)?,
+                    row.get::<_, i64>(1)?,
+                    row.get::<_, String>(2)?,
+                    row.get::<_, String>(3)?,
+                ))
+            })
+            .map_err(failed)?;
+        let mut events = Vec::new();
+        for row in rows {
+            let (seq, at_us, id, body) = row.map_err(failed)?;
+            let event = parse_event(seq, at_us, &id, &body)
+                .ok_or_else(|| self.damaged(&format!("event {seq} cannot be read")))?;
+            events.push(event);
+        }
+        Ok(events)
+    }
+
+    fn damaged(&self, what: &str) -> RecordsError {
+        RecordsError::Damaged { path: self.path.clone(), what: what.to_owned() }
+    }
+}
+
+/// Makes the file for its owner's eyes only: environments are in it. SQLite gives
+/// the files beside it the same mode.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.open(path).map(drop)
+}
+
+fn write_record(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<()> {
+    let record = &change.record;
+    let id = record.id.to_string();
+    if change.fate == Fate::Forget {
+        // The name goes with it.
+        return transaction.execute("DELETE FROM sandboxes WHERE id = ?1", [&id]).map(drop);
+    }
+    let body = serde_json::to_string(record).expect("a record has string keys only");
+    transaction.execute(
+        "INSERT INTO sandboxes (id, body) VALUES (?1, ?2)
+         ON CONFLICT (id) DO UPDATE SET body = excluded.body",
+        [&id, &body],
+    )?;
+    match &record.name {
+        Some(name) if record.state != State::Deleted => transaction
+            .execute(
+                "INSERT INTO names (name, id) VALUES (?1, ?2) ON CONFLICT (id) DO NOTHING",
+                [name.as_str(), &id],
+            )
+            .map(drop),
+        _ => transaction.execute("DELETE FROM names WHERE id = ?1", [&id]).map(drop),
+    }
+}
+
+/// Writes the event and lets the oldest ones go; gives its number.
+fn write_event(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<u64> {
+    let body = serde_json::to_string(&change.what).expect("an event has string keys only");
+    transaction.execute(
+        "INSERT INTO events (at_us, id, body) VALUES (?1, ?2, ?3)",
+        (change.at.unix_us(), change.record.id.to_string(), body),
+    )?;
+    let seq = transaction.last_insert_rowid();
+    transaction.execute(
+        "DELETE FROM events WHERE seq <= ?1",
+        [seq.saturating_sub(i64::from(EVENTS_KEPT))],
+    )?;
+    Ok(u64::try_from(seq).expect("SQLite numbers rows from 1"))
+}
+
+fn parse_event(seq: i64, at_us: i64, id: &str, body: &str) -> Option<Event> {
+    Some(Event {
+        seq: u64::try_from(seq).ok()?,
+        at: Timestamp::from_unix_us(at_us).ok()?,
+        sandbox_id: id.parse().ok()?,
+        what: serde_json::from_str(body).ok()?,
+    })
+}
+
+fn is_constraint(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+}
+
+/// Puts what SQLite says into a kind once.
+fn explain(path: &Path, step: &'static str, source: rusqlite::Error) -> RecordsError {
+    let path = path.to_owned();
+    match source.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => RecordsError::Full { path },
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => RecordsError::InUse { path },
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            RecordsError::Damaged { path, what: source.to_string() }
+        }
+        _ => RecordsError::Sql { path, step, source },
+    }
+}

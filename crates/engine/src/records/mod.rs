@@ -1,0 +1,131 @@
+//! What is remembered of sandboxes: an SQLite file with one writer.
+//!
+//! An intent is written before the action, and the outcome after it, so that a
+//! server that starts can see what another one was about: the start compares the two.
+//! A state and the event that tells of it are one transaction.
+//!
+//! The file is in WAL mode and synchronised at checkpoints only. That survives the
+//! death of the server at any moment; when the machine loses power the last few
+//! writes may be lost, but then so are the processes that they were about.
+//!
+//! **Changing the format**: a new migration in [`database`] for every change,
+//! fields of [`Record`] included, so that an older program refuses the file rather
+//! than misreading it. New fields have a serde default; `tests/it/records.rs` reads
+//! files of every version that there was.
+
+mod database;
+mod record;
+
+pub use database::{Database, EVENTS_KEPT, RecordsError};
+pub use record::Record;
+
+use atoll_api::sandbox::{Event, EventKind};
+use atoll_api::time::Timestamp;
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread::{self, JoinHandle};
+use tokio::sync::{mpsc, oneshot};
+
+/// Most writes that wait; who has another waits until there is room.
+const QUEUE: usize = 256;
+
+/// Something to remember.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// The sandbox as it is from now on.
+    pub record: Record,
+    /// Whether to keep it, or to forget it because nothing is left of it.
+    pub fate: Fate,
+    /// What happened.
+    pub what: EventKind,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What becomes of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is kept; its name too, unless it is deleted.
+    Keep,
+    /// It is removed; only its events stay.
+    Forget,
+}
+
+/// The records, as the rest of the engine writes and reads them.
+#[derive(Debug)]
+pub struct Records {
+    jobs: Option<mpsc::Sender<Job>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+enum Job {
+    Apply(Box<Change>, oneshot::Sender<Result<Event, RecordsError>>),
+    Events { after: u64, count: usize, reply: oneshot::Sender<Result<Vec<Event>, RecordsError>> },
+}
+
+impl Records {
+    /// Opens the file, or makes it, and gives everything that is in it.
+    ///
+    /// # Errors
+    /// Typed for a file that another server uses, that is damaged, or that is newer.
+    pub fn open(path: &Path) -> Result<(Self, Vec<Record>), RecordsError> {
+        let database = Database::open(path)?;
+        let known = database.load()?;
+        let (jobs, queue) = mpsc::channel(QUEUE);
+        let writer = thread::Builder::new()
+            .name("atoll-records".to_owned())
+            .spawn(move || serve(database, queue))
+            .map_err(|source| RecordsError::Thread { source })?;
+        Ok((Self { jobs: Some(jobs), writer: Mutex::new(Some(writer)) }, known))
+    }
+
+    /// Writes a change and its event, and gives the event its number.
+    ///
+    /// Dropping this after its first wait does not take the change back.
+    ///
+    /// # Errors
+    /// Nothing was written then.
+    pub async fn apply(&self, change: Change) -> Result<Event, RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::Apply(Box::new(change), reply)).await;
+        answer.await.expect("the writer answers every job")
+    }
+
+    /// Gives up to `count` events with numbers above `after`, the oldest first.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn events(&self, after: u64, count: usize) -> Result<Vec<Event>, RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::Events { after, count, reply }).await;
+        answer.await.expect("the writer answers every job")
+    }
+
+    async fn ask(&self, job: Job) {
+        let jobs = self.jobs.as_ref().expect("they are taken when the records are dropped");
+        assert!(jobs.send(job).await.is_ok(), "the writer lives as long as the records");
+    }
+}
+
+impl Drop for Records {
+    /// Waits for the writer, so that another server can open the file at once.
+    fn drop(&mut self) {
+        drop(self.jobs.take());
+        let writer = self.writer.get_mut().ok().and_then(Option::take);
+        if let Some(writer) = writer {
+            // A writer that panicked has printed why, and a drop has nobody to tell.
+            drop(writer.join());
+        }
+    }
+}
+
+/// The writer: one job after the other, until nobody can send another.
+fn serve(mut database: Database, mut queue: mpsc::Receiver<Job>) {
+    while let Some(job) = queue.blocking_recv() {
+        // Who asked may have gone; what is written stays written.
+        match job {
+            Job::Apply(change, reply) => drop(reply.send(database.apply(&change))),
+            Job::Events { after, count, reply } => drop(reply.send(database.events(after, count))),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! One sandbox, as it is remembered.
+
+use crate::backend::Spec;
+use atoll_api::id::SandboxId;
+use atoll_api::name::SandboxName;
+use atoll_api::sandbox::{Env, Hold, Lifecycle, Limits, Sandbox, State, Tier, Timeline};
+use atoll_api::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Everything about a sandbox that must survive the server.
+///
+/// Not the wire type, so that the two can change apart; the environment is in here
+/// and never on the wire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its id.
+    pub id: SandboxId,
+    /// Its name.
+    #[serde(default)]
+    pub name: Option<SandboxName>,
+    /// Where in its life it is; what is under way is an intent.
+    pub state: State,
+    /// Why it is there, if nobody asked for it.
+    #[serde(default)]
+    pub cause: Option<String>,
+    /// When it came there.
+    pub state_since: Timestamp,
+    /// What it was made of.
+    pub image: String,
+    /// The tier of the backend that made it.
+    pub tier: Tier,
+    /// Its environment.
+    pub env: Env,
+    /// Limits in force.
+    pub limits: Limits,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Times in force.
+    pub lifecycle: Lifecycle,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// When its lease began.
+    pub lease_from: Timestamp,
+    /// How its creation went.
+    #[serde(default)]
+    pub timeline: Timeline,
+}
+
+impl Record {
+    /// What its backend has to know.
+    pub fn spec(&self) -> Spec {
+        Spec { image: self.image.clone(), env: self.env.clone(), limits: self.limits }
+    }
+
+    /// What the API shows.
+    pub fn view(&self, holds: Vec<Hold>) -> Sandbox {
+        let lease_ms = self.lifecycle.lease_ms;
+        Sandbox {
+            id: self.id,
+            name: self.name.clone(),
+            state: self.state,
+            cause: self.cause.clone(),
+            image: self.image.clone(),
+            tier: self.tier,
+            labels: self.labels.clone(),
+            limits: self.limits,
+            lifecycle: self.lifecycle,
+            created_at: self.created_at,
+            state_since: self.state_since,
+            lease_ends_at: lease_ms.map(|ms| self.lease_from.after(Duration::from_millis(ms))),
+            holds,
+            timeline: self.timeline,
+        }
+    }
+}
