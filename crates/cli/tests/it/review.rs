@@ -117,6 +117,13 @@ impl Case {
     }
 }
 
+impl Drop for Case {
+    fn drop(&mut self) {
+        // Modes of overlays' own directories keep an ordinary user from cleaning up.
+        Command::new("chmod").args(["-R", "u+rwX"]).arg(self.root.path()).output().ok();
+    }
+}
+
 /// Runs a test as each user there can be.
 fn each_user(test: impl Fn(User)) {
     User::all().into_iter().for_each(test);
