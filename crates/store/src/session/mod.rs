@@ -34,6 +34,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// How discarded sessions are called until they are gone.
@@ -137,8 +138,15 @@ impl Sessions {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| error(e.into()))?;
         let stamp = beneath::stamp(&dir).map_err(|e| error(e.into()))?;
-        if stamp.uid != rustix::process::geteuid().as_raw() || stamp.mode & 0o077 != 0 {
+        let me = rustix::process::geteuid().as_raw();
+        if stamp.uid != me || stamp.mode & 0o077 != 0 {
             return Err(SessionError::NotPrivate { path });
+        }
+        // Who can write the directory around it could exchange it during a run.
+        let around = std::fs::symlink_metadata(state).map_err(error)?;
+        let at = std::fs::metadata(state).map_err(error)?;
+        if around.uid() != me || at.uid() != me || at.mode() & 0o022 != 0 {
+            return Err(SessionError::NotPrivate { path: state.to_owned() });
         }
         Ok(Self { path, dir })
     }
