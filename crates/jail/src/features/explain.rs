@@ -90,6 +90,10 @@ fn namespace_limit(facts: &Facts) -> Fix {
         Some(0) => {
             Fix::new("user namespaces are switched off (user.max_user_namespaces = 0)", command)
         }
+        Some(_) if facts.is_in_user_namespace => Fix::without_command(
+            "the surrounding sandbox has room for no more user namespaces; start atoll outside of \
+             it",
+        ),
         Some(limit) => Fix::new(
             format!("the limit of {limit} user namespaces (user.max_user_namespaces) is reached"),
             command,
@@ -412,6 +416,7 @@ mod tests {
         check("clone", EPERM, &filtered, "surrounding program", None);
         let nested = Facts { is_in_user_namespace: true, ..host() };
         check("clone", EPERM, &nested, "surrounding sandbox", None);
+        check("clone", ENOSPC, &nested, "surrounding sandbox", None);
         check("notify", EBUSY, &host(), "only one", None);
         let masked = Facts { is_proc_masked: true, ..host() };
         check("mount_proc", EPERM, &masked, "part of /proc", Some("findmnt"));
