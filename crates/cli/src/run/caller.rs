@@ -78,6 +78,14 @@ pub(crate) fn exists(uid: u32) -> bool {
     std::fs::read_to_string("/proc/self/uid_map").map_or(true, |map| holds(&map, uid))
 }
 
+/// Says whether root can become somebody else, and give files away: whoever started
+/// us may have emptied the bounding set.
+pub(crate) fn has_roots_rights() -> bool {
+    use rustix::thread::CapabilitySet;
+    let needed = CapabilitySet::CHOWN | CapabilitySet::SETUID | CapabilitySet::SETGID;
+    rustix::thread::capabilities(None).is_ok_and(|own| own.effective.contains(needed))
+}
+
 /// Lines of first id inside, first id outside, count (user_namespaces(7)).
 fn holds(map: &str, uid: u32) -> bool {
     map.lines().any(|line| {

@@ -12,10 +12,19 @@ struct Kind {
     advice: &'static str,
 }
 
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 8] = [
     Kind {
         rule: "system.containers",
-        programs: &["docker", "docker-compose", "nerdctl", "podman"],
+        programs: &[
+            "buildah",
+            "crictl",
+            "ctr",
+            "docker",
+            "docker-compose",
+            "nerdctl",
+            "podman",
+            "virsh",
+        ],
         advice: "no container engine is reachable inside; it is used outside the sandbox",
     },
     Kind {
@@ -38,8 +47,29 @@ const KINDS: [Kind; 6] = [
     },
     Kind {
         rule: "system.services",
-        programs: &["journalctl", "loginctl", "service", "systemctl", "systemd-run"],
+        programs: &[
+            "busctl",
+            "dbus-send",
+            "gdbus",
+            "journalctl",
+            "loginctl",
+            "machinectl",
+            "service",
+            "systemctl",
+            "systemd-run",
+        ],
         advice: "no service manager is reachable inside; the program itself can be started",
+    },
+    Kind {
+        rule: "system.sessions",
+        programs: &["screen", "tmux", "zellij"],
+        advice: "sessions of the user's multiplexer are not reachable inside; one that is \
+                 started inside is the sandbox's own",
+    },
+    Kind {
+        rule: "system.keys",
+        programs: &["gpg", "gpg2", "pass", "secret-tool", "ssh-add"],
+        advice: "keys and their agents stay outside; the user signs and decrypts there",
     },
     Kind {
         rule: "system.desktop",
@@ -71,7 +101,9 @@ pub(super) fn guess(command: &[OsString]) -> Option<Refusal> {
         None => command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
     };
     let name = Path::new(words.first()?).file_name()?.to_str()?;
-    let kind = KINDS.iter().find(|kind| kind.programs.contains(&name))?;
+    // Whoever signs is git's helper, which the command does not name.
+    let asked = if signs(name, &words) { "gpg" } else { name };
+    let kind = KINDS.iter().find(|kind| kind.programs.contains(&asked))?;
     Some(Refusal {
         rule: kind.rule.to_owned(),
         operation: name.to_owned(),
@@ -82,6 +114,12 @@ pub(super) fn guess(command: &[OsString]) -> Option<Refusal> {
         pid: 0,
         exact: false,
     })
+}
+
+/// Whether the words ask git for a signature.
+fn signs(name: &str, words: &[String]) -> bool {
+    let asks = |word: &String| word.starts_with("-S") || word.starts_with("--gpg-sign");
+    name == "git" && words.iter().any(|word| word == "commit") && words.iter().any(asks)
 }
 
 /// The script of `sh -c SCRIPT` and its like.
@@ -114,6 +152,9 @@ mod tests {
         assert_eq!(check(&["/usr/bin/apt-get", "update"]), plain("apt-get"));
         assert_eq!(check(&["bash", "-lc", "sudo make install"]), plain("sudo"));
         assert_eq!(check(&["sh", "-c", "make; docker ps"]), None);
+        assert_eq!(check(&["tmux", "run-shell", "true"]), plain("tmux"));
+        assert_eq!(check(&["git", "commit", "-S", "-m", "x"]), plain("git"));
+        assert_eq!(check(&["git", "commit", "-m", "x"]), None);
         assert_eq!(check(&["sh", "docker"]), None);
         assert_eq!(check(&["make", "docker"]), None);
         assert_eq!(check(&[]), None);

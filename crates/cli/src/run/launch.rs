@@ -64,7 +64,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
         .map_err(|error| CliError::new("cannot prepare the run").because(error))?;
     let mut moments =
         Moments { started: request.started_us, planned: now_us(), ..Moments::default() };
-    let Prepared { inside, trees, session, notes, warnings, .. } = prepared;
+    let Prepared { inside, trees, session, notes, warnings, owned, .. } = prepared;
     let launched = launch(request.network, inside, trees, group.as_ref(), &mut moments)?;
     stdio.close_given();
     let mut told = Told::new(launched, moments);
@@ -78,6 +78,7 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
         report.reviewed = Some(review::finish(session)?);
     }
     report.guess(request.command);
+    report.look_for_others(owned.as_ref());
     report.outside(notes, warnings);
     if outcome.timed_out {
         report.limits.push(LimitHit { limit: Limit::Time, count: 1 });

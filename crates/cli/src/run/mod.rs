@@ -4,8 +4,9 @@
 //! [`command`] what it is started with, [`view`] what it sees; [`prepare`] puts
 //! these together before anything is made, [`launch`] makes the jail and
 //! [`inside`] is the half of it that runs as PID 1. [`control`] talks with that
-//! half, [`report`] says how it went and [`notes`] what the command did not get,
-//! [`unmade`] why it could not begin.
+//! half, [`report`] says how it went, [`notes`] what the command did not get,
+//! [`foreign`] whose files may have been in its way and [`unmade`] why it could not
+//! begin.
 
 mod author;
 mod cache;
@@ -13,6 +14,7 @@ mod caller;
 mod command;
 mod control;
 mod environment;
+mod foreign;
 mod hints;
 mod image;
 mod inside;

@@ -3,6 +3,7 @@
 use super::cache::Cache;
 use super::caller::{self, Caller, Identity};
 use super::environment::Environment;
+use super::foreign::Owned;
 use super::inside::{Inside, Supervision};
 use super::masker::Mask;
 use super::notes::{self, Notes};
@@ -40,6 +41,7 @@ pub(super) struct Prepared {
     pub(super) warnings: Vec<String>,
     /// The file that remembers that the notes were told.
     pub(super) told: PathBuf,
+    pub(super) owned: Option<Owned>,
 }
 
 /// Trees of the host that the launcher opens.
@@ -92,6 +94,7 @@ pub(super) fn prepare(
         },
         warnings: show::warnings(loaded, &hidden),
         told: kept.cache.path.with_extension("told"),
+        owned: ground.owned(),
     })
 }
 
@@ -151,12 +154,26 @@ impl<'a> Ground<'a> {
                 "start atoll as an ordinary user, or give this container a full range of ids",
             ));
         }
+        if caller.uid == 0 && !caller::has_roots_rights() {
+            let error = "root without its capabilities cannot become the project's owner";
+            return Err(CliError::new(error).hint(
+                "start atoll as an ordinary user, or keep CAP_CHOWN, CAP_SETUID and CAP_SETGID",
+            ));
+        }
         Ok(Self { loaded, policy: &loaded.merged.policy, caller, project, identity })
     }
 
     /// Uid and gid, on the host, of whom the command becomes.
     fn owner(&self) -> (u32, u32) {
         (self.identity.user.outside_uid, self.identity.user.outside_gid)
+    }
+
+    /// Whose files are the command's own, where that differs from outside.
+    fn owned(&self) -> Option<Owned> {
+        let is_less =
+            self.caller.uid == 0 || self.policy.workspace.mode.value == WorkspaceMode::Review;
+        let uid = if self.identity.maps_project { 0 } else { self.identity.user.outside_uid };
+        self.shown().filter(|_| is_less).map(|root| Owned { root: root.to_owned(), uid })
     }
 
     /// The project's directory, if the command sees it.

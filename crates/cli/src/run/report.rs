@@ -1,9 +1,10 @@
 //! How a run went: for people as lines, for programs as one JSON object.
 
 use super::control::Told;
+use super::foreign::Owned;
 use super::hints;
 use super::notes::{self, Notes};
-use super::refusal::Refusals;
+use super::refusal::{Refusals, escaped};
 use super::review::Reviewed;
 use super::unmade::explained;
 use crate::error::{CliError, EXIT_OURS};
@@ -65,6 +66,8 @@ pub(crate) struct Report {
     pub(crate) reviewed: Option<Reviewed>,
     failure: Option<atoll_guest::message::Failure>,
     notes: Notes,
+    /// Names of the project that belong to somebody else.
+    others: Vec<String>,
     warnings: Vec<String>,
 }
 
@@ -99,6 +102,7 @@ impl Report {
             reviewed: None,
             failure: told.failure,
             notes: Notes::default(),
+            others: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -109,6 +113,13 @@ impl Report {
             return;
         }
         self.refusals.refused.extend(hints::guess(command).map(|refusal| (refusal, 1)));
+    }
+
+    /// Looks for files of other owners, if the command failed and nothing says why.
+    pub(super) fn look_for_others(&mut self, owned: Option<&Owned>) {
+        if self.has_failed_untold() {
+            self.others = owned.map(Owned::others).unwrap_or_default();
+        }
     }
 
     pub(super) fn outside(&mut self, notes: Notes, warnings: Vec<String>) {
@@ -158,6 +169,7 @@ impl Report {
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = self.refusals.lines();
         lines.extend(self.hidden_line());
+        lines.extend(self.others_line());
         if self.exit_status() == 128 + SIGSYS {
             lines.push(
                 "atoll: ended by SIGSYS: a program made calls of another architecture; 32-bit \
@@ -197,15 +209,32 @@ impl Report {
     /// Masks and whiteouts tell nobody who has met them. So when a command fails
     /// where something is hidden, that may be why, if nothing else is told.
     fn hidden_line(&self) -> Option<String> {
-        let has_failed = self.failure.is_none()
-            && matches!(self.outcome.end, End::Exited(status) if status != 0);
-        let is_told = !self.refusals.refused.is_empty();
-        (has_failed && !is_told && !self.notes.hidden.is_empty()).then(|| {
+        (self.has_failed_untold() && !self.notes.hidden.is_empty()).then(|| {
             format!(
                 "atoll: hidden in this project, which may be why it failed: {}",
                 notes::listed(&self.notes.hidden)
             )
         })
+    }
+
+    /// Nor is there anybody who could tell that a file's owner was in the way.
+    fn others_line(&self) -> Option<String> {
+        let (first, more) = self.others.split_first()?;
+        let more = match more.len() {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        Some(format!(
+            "atoll: files of other owners, which may be why it failed, since inside they are \
+             nobody's: {}{more}",
+            escaped(first)
+        ))
+    }
+
+    fn has_failed_untold(&self) -> bool {
+        self.failure.is_none()
+            && matches!(self.outcome.end, End::Exited(status) if status != 0)
+            && self.refusals.refused.is_empty()
     }
 
     /// The one JSON object.
