@@ -30,7 +30,9 @@ const DEBIAN_PACKAGES: &[DebianPackage] = &[
     package("bubblewrap", "the peer that start-time budgets are measured against"),
     package("crun", "the peer that exec budgets are measured against"),
     program("c++", "g++", "libFuzzer is C++"),
+    program("ccache", "ccache", "a compiler's cache inside"),
     program("cc", "gcc", "zstd is C; the linker"),
+    program("fish", "fish", "an interactive shell on the terminal inside"),
     program("git", "git", "work inside the sandbox; tidy lists files by it"),
     program("gdb", "gdb", "a debugger inside"),
     program("gpg", "gnupg", "its agent's sockets"),
@@ -51,6 +53,7 @@ const DEBIAN_PACKAGES: &[DebianPackage] = &[
     program("tmux", "tmux", "a multiplexer on the terminal inside"),
     package("util-linux", "setpriv and unshare: tests as an ordinary user"),
     program("vim", "vim", "an editor on the terminal inside"),
+    program("zsh", "zsh", "exit statuses of a shell inside"),
 ];
 
 /// For the machines that the pure cgroup v2 kernel of `tests/guests` is for.

@@ -290,6 +290,51 @@ fn a_pointer_to_somebody_elses_repository_opens_nothing() {
     });
 }
 
+/// The same by links among the files that say where a repository is.
+#[test]
+fn links_among_the_pointers_borrow_nobodys_repository() {
+    // With `$O` the directory of a repository and its work tree, which are not the
+    // project's.
+    const WAYS: [&str; 6] = [
+        "ln -s $O/wt/.git .git",
+        "ln -s $O/other/.git .git",
+        "ln -s $O/other/.git/worktrees/wt entry; echo 'gitdir: entry' > .git",
+        "mkdir entry; echo ref: refs/heads/topic > entry/HEAD; echo $O/other/.git > path; \
+            ln -s ../path entry/commondir; echo ../.git > entry/gitdir; echo 'gitdir: entry' > .git",
+        "mkdir -p worktrees/wt; cd worktrees/wt; cp $O/other/.git/worktrees/wt/HEAD .; \
+            ln -s $O/other/.git/worktrees/wt/commondir commondir; cd ../..; ln -s $O/other/.git/HEAD HEAD; \
+            ln -s $O/other/.git/objects objects; ln -s $O/other/.git/refs refs; \
+            echo ../../.git > worktrees/wt/gitdir; echo 'gitdir: worktrees/wt' > .git",
+        "mkdir .git; echo $O/other/.git > .git/commondir; cp $O/other/.git/HEAD .git/HEAD; \
+            mv .git/commondir path; ln -s ../path .git/commondir",
+    ];
+    each(|project| {
+        let outside = project.outside();
+        let other = outside.join("other");
+        succeeds(project.bare_sh(&format!(
+            "mkdir {0}; cd {0}; {REPOSITORY}; git worktree add -q ../wt topic",
+            other.display()
+        )));
+        let before = internals(&other.join(".git"));
+        for way in WAYS {
+            let set_up = format!("find . -mindepth 1 -delete; O={}; {way}", outside.display());
+            succeeds(project.bare_sh(&set_up));
+            // The control: git on the host finds a commit there.
+            let log = "git -c safe.directory='*' log -1 --format=%s";
+            assert_ne!(succeeds(project.bare_sh(log)).stdout(), "", "{way}");
+            let script = format!(
+                "ls {0}; echo x > {0}/.git/hooks/pre-commit; git log -1 --format=%s; true",
+                other.display()
+            );
+            for mode in ["live", "review"] {
+                let run = project.run_sh(&["--workspace", mode], &script);
+                assert_eq!(run.stdout(), "", "{way}: {}", run.text());
+            }
+            assert_eq!(internals(&other.join(".git")), before, "{way}");
+        }
+    });
+}
+
 #[test]
 fn protected_names_of_another_kind_than_usual_stop_no_start() {
     each(|project| {

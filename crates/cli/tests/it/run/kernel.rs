@@ -237,6 +237,33 @@ os.execve(fd, ["probe", "unshare", "0", ",", "setns", "-1", "0"], os.environ)'"#
     });
 }
 
+/// Memory that not even the kernel maps: as outside, whether this kernel has it or not.
+#[test]
+fn secret_memory_is_as_outside() {
+    let script = r#"python3 -c '
+import ctypes, mmap, os
+libc = ctypes.CDLL(None, use_errno=True)
+fd = libc.syscall(447, 0)
+if fd < 0: print(os.strerror(ctypes.get_errno()))
+else:
+    os.ftruncate(fd, 4096)
+    memory = mmap.mmap(fd, 4096, mmap.MAP_SHARED)
+    memory[:5] = b"quiet"
+    try: print(os.read(fd, 5))
+    except OSError as error: print(memory[:5], error.strerror)
+    try: os.execve(fd, ["program"], {})
+    except OSError as error: print(error.strerror)'"#;
+    each(|project| {
+        let bare = project.bare_sh(script);
+        assert_eq!(bare.code(), Some(0), "{}", bare.text());
+        for mode in MODES {
+            let run = project.run_sh(mode, script);
+            assert_eq!(run.stdout(), bare.stdout(), "{}", run.text());
+            assert!(!run.stderr().contains("refused"), "{}", run.text());
+        }
+    });
+}
+
 #[test]
 fn keys_of_the_user_outside_are_neither_listed_nor_reachable() {
     // Into the user's own keyring (-4), which all processes of a uid share.

@@ -1,5 +1,6 @@
 //! `atoll run` from outside, by root and by an ordinary user.
 
+mod around;
 mod attacks;
 mod basics;
 mod descriptors;
@@ -9,18 +10,21 @@ mod explained;
 mod files_links;
 mod files_names;
 mod files_odd;
+mod files_owners;
 mod files_repositories;
 mod files_review;
 mod grants;
 mod hidden;
 mod image;
 mod kernel;
+mod landlock;
 mod limits;
 mod masks;
 mod namespaces;
 mod nested;
 mod network;
 mod output;
+mod places;
 mod probe;
 mod processes;
 mod procfs;
@@ -33,11 +37,13 @@ mod work_browser;
 mod work_database;
 mod work_debug;
 mod work_git;
+mod work_hooks;
 mod work_node;
 mod work_python;
 mod work_rust;
 mod work_sockets;
 mod work_system;
+mod work_watch;
 
 use super::each;
 use atoll_testkit::process::{left, marker, wait_until};

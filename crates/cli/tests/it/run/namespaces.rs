@@ -2,7 +2,7 @@
 //! sandbox.
 
 use super::each;
-use atoll_testkit::run::User;
+use atoll_testkit::run::{Ran, User};
 
 #[test]
 fn new_user_namespaces_are_refused_and_told() {
@@ -58,10 +58,50 @@ fn nested_ones_work_when_they_are_allowed_and_uncover_nothing() {
         for mode in ["live", "review"] {
             let mut run = project.atoll(&["run", "--workspace", mode, "--hide", ".env"]);
             run.args(["--allow", "nested-userns", "--", "unshare", how, "sh", "-c", attack]);
-            let ran = atoll_testkit::run::Ran(run.output().unwrap());
+            let ran = Ran(run.output().unwrap());
             assert_eq!(ran.stdout(), id, "{}", ran.text());
         }
         assert_eq!(project.bare_sh("unshare -Ur sh -c 'id -u; cat .env'").stdout(), "0\nSECRET=1");
+    });
+}
+
+/// What a program in a namespace of its own could do to a mask, if it could mount.
+#[test]
+fn mounts_are_changed_neither_in_nested_namespaces_nor_without() {
+    const WAYS: [&str; 6] = [
+        "mount --bind other .env",
+        "mount -t tmpfs none dir",
+        "umount -l under",
+        "mount -o remount,bind,rw under",
+        "cd dir && mount --bind . . && cd ../dir && /usr/sbin/pivot_root . .",
+        "mount --rbind under dir",
+    ];
+    each(|project| {
+        for name in [".env", "other", "dir/x", "under/x"] {
+            project.write(name, "x");
+        }
+        project.write(".atollignore", ".env\n");
+        let tried: String = WAYS
+            .iter()
+            .map(|way| format!("({way}) 2> /dev/null && echo 'done: {way}'\n"))
+            .collect();
+        project.write("ways", tried);
+        for flags in [&[][..], &["--allow", "nested-userns"]] {
+            for way in ["", "unshare -U --keep-caps "] {
+                for mode in ["live", "review"] {
+                    let flags = [&["--workspace", mode], flags].concat();
+                    let run = project.run_sh(&flags, &format!("{way} sh ways; cat .env"));
+                    assert_eq!(run.stdout(), "", "{flags:?} {way} {}", run.text());
+                }
+            }
+        }
+        // The control: in namespaces of one's own outside all of them are done.
+        for way in WAYS {
+            let script = format!("mount --bind under under; {way} && echo done");
+            let mut bare = project.bare("unshare");
+            let bare = Ran(bare.args(["-Urm", "sh", "-c", &script]).output().unwrap());
+            assert_eq!(bare.stdout(), "done\n", "{way} {}", bare.text());
+        }
     });
 }
 

@@ -2,7 +2,7 @@
 //! files in HOME, agents behind sockets, what is in the memory of the processes
 //! around the command.
 
-use super::each;
+use super::{each, is_installed};
 use atoll_testkit::run::{Project, Ran, User};
 use atoll_testkit::skip::skip;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -200,6 +200,41 @@ fn keys_of_a_running_agent_cannot_be_used() {
             let run = Ran(run.output().unwrap());
             assert_eq!(run.stdout(), "", "{mode}: {}", run.text());
         }
+    });
+}
+
+/// A multiplexer runs what it is told to, as the user and outside.
+#[test]
+fn sessions_of_a_multiplexer_outside_run_nothing() {
+    if !is_installed("tmux", "terminal-tmux") {
+        return;
+    }
+    each(|project| {
+        let outside = project.outside();
+        let socket = outside.join("tmux");
+        let socket = socket.to_str().unwrap();
+        let mut server = project.bare("tmux");
+        let server = server.args(["-S", socket, "-f", "/dev/null", "new-session", "-d", "cat"]);
+        assert!(server.status().unwrap().success());
+        let tell = |word: &str| {
+            let made = outside.join(word);
+            format!("tmux -S {socket} run-shell 'echo x > {}'", made.display())
+        };
+        let runs = MODES.map(|mode| {
+            let mut run = project.atoll(&["run", "--workspace", mode, "--", "sh", "-c"]);
+            run.arg(tell("escaped")).env("TMUX", format!("{socket},1,0"));
+            Ran(run.output().unwrap())
+        });
+        let escaped = outside.join("escaped").exists();
+        let control = project.bare_sh(&tell("told"));
+        let told = outside.join("told").exists();
+        assert_eq!(project.bare_sh(&format!("tmux -S {socket} kill-server")).code(), Some(0));
+        for run in runs {
+            assert_ne!(run.code(), Some(0), "{}", run.text());
+            assert!(run.stderr().contains("system.sessions (likely)"), "{}", run.text());
+        }
+        assert!(!escaped);
+        assert!(told, "{}", control.text());
     });
 }
 

@@ -127,6 +127,50 @@ fn an_interactive_shell_inside_has_job_control() {
     });
 }
 
+/// Says when it has the terminal: before that, keys are the shell's.
+const JOB: &str = "
+import os, signal, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+while os.tcgetpgrp(0) != os.getpgrp(): time.sleep(0.01)
+print('job-begins', flush=True)
+print('job-read', os.read(0, 99), flush=True)
+while True: time.sleep(100)
+";
+
+/// It puts each command into a group of its own and asks the terminal a lot.
+#[test]
+fn fish_has_job_control_and_the_size_of_the_window() {
+    if !is_installed("fish", "terminal-fish") {
+        return;
+    }
+    each(|project| {
+        project.write("job", JOB);
+        let mut pty = start(project, "exec fish --no-config --private");
+        // The sign at the end of the prompt is another for root.
+        pty.expect("@atoll").unwrap();
+        pty.send("echo in-(math 6 x 7); stty size\r").unwrap();
+        pty.expect("in-42").unwrap();
+        pty.expect("24 80").unwrap();
+        pty.resize(50, 132).unwrap();
+        pty.send("stty size\r").unwrap();
+        pty.expect("50 132").unwrap();
+        pty.send("python3 job\r").unwrap();
+        pty.expect("job-begins").unwrap();
+        pty.send("\x1a").unwrap();
+        pty.expect("stopped").unwrap();
+        pty.send("fg\r").unwrap();
+        pty.send("word\r").unwrap();
+        pty.expect("job-read b'word").unwrap();
+        pty.send("\x03").unwrap();
+        pty.expect("@atoll").unwrap();
+        pty.send("echo after-(math 6 x 8)\r").unwrap();
+        pty.expect("after-48").unwrap();
+        pty.send("exit 4\r").unwrap();
+        assert_eq!(pty.wait().unwrap().code(), Some(4));
+        assert_eq!(format!("{:?}", pty.modes().unwrap()), format!("{:?}", pty.first_modes()));
+    });
+}
+
 #[test]
 fn stdin_is_what_it_was() {
     // Which kind of file it is, and what can be read from it.

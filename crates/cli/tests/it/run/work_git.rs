@@ -1,6 +1,9 @@
 //! git inside does what it does outside.
 
 use super::{each, each_way, same_as_bare};
+use atoll_testkit::run::{Project, Ran, User};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
 
 /// Names and dates that make every commit the same.
 const IDENTITY: &str = "export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org \
@@ -66,6 +69,71 @@ fn work_in_a_repository_that_was_there_before() {
         }
         let pushed = project.bare_sh("git -C ../outside/up log --format=%s topic");
         assert_eq!(pushed.stdout(), "t\ng\ntwo\none\n", "{}", pushed.text());
+    });
+}
+
+/// git refuses a repository whose owner is another than who asks, and lists as new
+/// what it does not know: neither happens because of the sandbox.
+fn has_its_own_repository(project: &Project) {
+    const SCRIPT: &str = "set -e; git log --format=%s
+        git status --porcelain; git -C sub status --porcelain; git checkout -q other
+        git status --porcelain; git checkout -q main; git submodule status | wc -l; cd sub
+        git log --format=%s; cd ..; git -c user.name=t -c user.email=t@t commit -qm in --allow-empty
+        git status --porcelain; git reset -q --hard HEAD~1";
+    let made = format!(
+        "{IDENTITY} git init -q -b main ../outside/lib; cd ../outside/lib; echo a > a; git add a
+         git commit -qm a; cd ../../project; git init -q -b main .; echo 1 > file; echo x > .env
+         echo .env > .gitignore; echo .env > .atollignore; git add .
+         git -c protocol.file.allow=always submodule --quiet add ../outside/lib sub
+         git commit -qm one; git checkout -qb other; echo 2 > file; git commit -qam two
+         git checkout -q main"
+    );
+    let owner = project.root().metadata().unwrap();
+    let _beside = project.outside();
+    let mut owners = project.bare("sh");
+    if project.user == User::Root {
+        owners.uid(owner.uid()).gid(owner.gid());
+    }
+    let made = Ran(owners.args(["-c", &made]).output().unwrap());
+    assert_eq!(made.code(), Some(0), "{}", made.text());
+    for mode in ["live", "review"] {
+        let run = project.run_sh(&["--workspace", mode], SCRIPT);
+        assert_eq!(
+            (run.code(), run.stdout()),
+            (Some(0), "one\n1\na\n".to_owned()),
+            "{}",
+            run.text()
+        );
+    }
+}
+
+#[test]
+fn no_repository_is_somebody_elses_and_no_file_is_new_by_the_sandbox() {
+    each(has_its_own_repository);
+    if rustix::process::geteuid().is_root() {
+        let project = Project::new(User::Root, env!("CARGO_BIN_EXE_atoll"));
+        for path in [project.root(), project.outside(), project.home()] {
+            User::Ordinary.give(&path);
+        }
+        has_its_own_repository(&project);
+        // The control: root's git outside refuses it.
+        let bare = project.bare_sh("git status");
+        assert!(bare.stderr().contains("dubious ownership"), "{}", bare.text());
+    }
+}
+
+#[test]
+fn a_signature_that_cannot_be_made_is_explained() {
+    each(|project| {
+        let set_up = "git init -q . && git config user.name t && git config user.email t@t";
+        assert_eq!(project.bare_sh(set_up).code(), Some(0));
+        let mut run =
+            project.atoll(&["run", "--", "git", "commit", "-S", "--allow-empty", "-m", "x"]);
+        let run = Ran(run.output().unwrap());
+        assert_ne!(run.code(), Some(0), "{}", run.text());
+        assert!(run.stderr().contains("rule system.keys (likely)"), "{}", run.text());
+        let plain = project.run_sh(&[], "git commit --allow-empty -qm x");
+        assert_eq!(plain.code(), Some(0), "{}", plain.text());
     });
 }
 

@@ -20,6 +20,10 @@ fn what_cannot_work_inside_fails_with_a_hint() {
             (&["docker", "ps"], "system.containers"),
             (&["chown", "1:1", "."], "system.owners"),
             (&["systemctl", "status"], "system.services"),
+            (&["systemd-run", "--user", "true"], "system.services"),
+            (&["tmux", "run-shell", "true"], "system.sessions"),
+            (&["sh", "-c", "tmux run-shell true"], "system.sessions"),
+            (&["ssh-add", "-l"], "system.keys"),
         ] {
             let hint = guesses(project, words);
             assert!(hint.contains(rule), "{words:?}: {hint}");

@@ -94,6 +94,8 @@ fn bare_repositories_are_born_when_they_are_complete() {
             ),
             ("mkdir e && echo x > e/HEAD && echo ../evil > e/commondir".to_owned(), true),
             ("mkdir e && echo ../evil > e/commondir && echo x > e/HEAD".to_owned(), true),
+            ("mkdir e && ln -s ../evil e/commondir && echo x > e/HEAD".to_owned(), true),
+            ("mkdir e && echo x > e/HEAD && ln -s ../evil e/commondir".to_owned(), true),
         ] {
             let outcome = sandbox.run(&script);
             assert_eq!(outcome.code != 0, is_refused, "{script} {outcome:#?}");

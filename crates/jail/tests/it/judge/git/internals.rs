@@ -43,6 +43,9 @@ fn every_way_of_writing_a_hook_or_setting_is_refused() {
             ("echo '* filter=x' > .git/info/attributes", "git-info", ".git/info/attributes"),
             ("echo x >> .git/info/exclude", "git-info", ".git/info/exclude"),
             ("echo ../x > .git/commondir", "git-pointer", ".git/commondir"),
+            ("ln -s ../x .git/commondir", "git-pointer", ".git/commondir"),
+            ("mv link .git/commondir", "git-pointer", ".git/commondir"),
+            ("ln -s ../x .git/gitdir", "git-pointer", ".git/gitdir"),
             ("echo /x > .git/objects/info/alternates", "git-info", ".git/objects/info/alternates"),
             ("mkdir -p .git/hooks/x/y", "git-hooks", ".git/hooks/x"),
         ] {

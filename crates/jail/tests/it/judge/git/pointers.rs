@@ -27,6 +27,12 @@ fn a_linked_worktree_works_and_its_pointers_stay() {
         for (script, rule, path) in [
             ("echo x > .git", "git-pointer", ".git".to_owned()),
             ("rm .git", "git-pointer", ".git".to_owned()),
+            ("ln -sfn $B/o/repo/.git .git", "git-pointer", ".git".to_owned()),
+            (
+                "ln -s ../x l; mv l $B/o/repo/.git/worktrees/w/commondir || { rm l; false; }",
+                "git-pointer",
+                outside("worktrees/w/commondir"),
+            ),
             ("mv .git g", "git-pointer", ".git".to_owned()),
             ("echo x > $B/o/repo/.git/hooks/pre-commit", "git-hooks", outside("hooks/pre-commit")),
             ("echo x > $B/o/repo/.git/config", "git-config", outside("config")),
@@ -87,6 +93,18 @@ fn a_pointer_leads_only_to_what_is_judged() {
         sandbox.on_host("rm -rf .git/worktrees evil");
         assert_eq!(sandbox.control(script).succeeds().stdout, "../../../evil\n");
         sandbox.on_host("rm -rf .git/worktrees evil");
+        // Nor is it a link, put there or moved there.
+        for script in [
+            "mkdir -p .git/worktrees/x; echo ../../../evil > p; ln -s ../../../p .git/worktrees/x/commondir",
+            "mkdir -p .git/worktrees/x; ln -s /evil p; mv p .git/worktrees/x/commondir",
+            "mkdir -p .git/worktrees/x; ln -s ../../../p .git/worktrees/x/gitdir",
+        ] {
+            let outcome = sandbox.run(script).fails();
+            assert!(outcome.denials[0].rule.starts_with("git-"), "{outcome:#?}");
+            sandbox.on_host("test ! -L .git/worktrees/x/commondir; rm -rf .git/worktrees p");
+            sandbox.control(script).succeeds();
+            sandbox.on_host("rm -rf .git/worktrees p");
+        }
     });
 }
 
