@@ -5,6 +5,7 @@
 //! rights of the sandbox's user, so that no planted link leads elsewhere.
 
 use crate::octets::Octets;
+use crate::problem::Code;
 use serde::{Deserialize, Serialize};
 
 /// Most entries in one answer.
@@ -30,8 +31,13 @@ pub struct Read {
 /// Writes a file: frames `Body` follow, then `End`. Answered by `Stat` when
 /// everything is written.
 ///
-/// A file that is replaced is replaced at the end and at once, with its mode;
-/// where the connection ends before, the old one is unchanged.
+/// A file that is replaced is replaced at the end and at once, with its mode, and
+/// with its owner where the guest may give files away; where the connection ends
+/// before, the old one is unchanged. What is added to a file is added at the end
+/// too. A file with other names keeps its old content under those.
+///
+/// Nothing is synchronised with the disk: what was written survives the end of
+/// the sandbox, and as much of a loss of power as of any program's writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Write {
@@ -63,6 +69,9 @@ pub enum Existing {
 }
 
 /// Lists a directory. Answered by `Entries`.
+///
+/// Where there are more than may be told, those that are less deep are told
+/// first, and of one directory those that sort first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct List {
@@ -110,6 +119,9 @@ pub struct MakeDirectory {
 }
 
 /// Removes a name. Answered by `Done`; links are removed, not followed.
+///
+/// With everything in it, a directory is removed also where its mode forbids that
+/// to its owner; one that another file system is mounted in is a conflict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remove {
@@ -120,7 +132,11 @@ pub struct Remove {
     pub recursive: bool,
 }
 
-/// Moves a name, within one file system or across. Answered by `Stat`.
+/// Moves a name. Answered by `Stat`.
+///
+/// Within a file system anything is moved, at once. To another one a regular file
+/// or a link is copied, put in place at once, and then removed; a directory is
+/// refused as unsupported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Move {
@@ -177,4 +193,7 @@ pub struct Stat {
     /// Where a link leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Octets>,
+    /// In a listing: a directory whose names could not be read, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<Code>,
 }

@@ -264,6 +264,16 @@ impl Decoder {
         Ok(Some(Frame { kind, payload: &self.buffer[start..end] }))
     }
 
+    /// Says whether [`Decoder::next`] has a frame to give.
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoder::next`].
+    pub fn is_ready(&self) -> Result<bool, FrameError> {
+        let whole = |(_, length)| HEADER_BYTES + length <= self.received.len();
+        Ok(self.announced()?.is_some_and(whole))
+    }
+
     /// Says whether bytes are left that are not a whole frame: where the stream
     /// ends so, it was cut off.
     #[must_use]
@@ -321,9 +331,11 @@ mod tests {
             space[..length].copy_from_slice(&rest[..length]);
             decoder.filled(length);
             rest = &rest[length..];
-            while let Some(frame) = decoder.next()? {
+            while decoder.is_ready()? {
+                let frame = decoder.next()?.expect("it is ready");
                 found.push((frame.kind, frame.payload.to_vec()));
             }
+            assert!(decoder.next()?.is_none(), "it was not ready");
         }
         Ok((found, decoder.is_within_frame()))
     }

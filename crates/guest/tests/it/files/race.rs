@@ -1,0 +1,107 @@
+//! A component that is exchanged for a link, again and again, while operations go
+//! through it.
+
+use super::client::SECRET;
+use super::{Sandbox, each};
+use atoll_protocol::problem::Code;
+use rustix::fs::{CWD, RenameFlags};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 200;
+
+/// Exchanges `/way`, a directory, and `/link`, a link to the outside, while `act`
+/// is called, and says how often.
+fn while_exchanged(sandbox: &Sandbox, mut act: impl FnMut(usize)) -> u32 {
+    let (stop, count) = (AtomicBool::new(false), AtomicU32::new(0));
+    let (way, link) = (sandbox.path("way"), sandbox.path("link"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let flags = RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(CWD, &way, CWD, &link, flags).unwrap();
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for round in 0..ROUNDS {
+            act(round);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    count.into_inner()
+}
+
+#[test]
+fn nothing_outside_is_reached_through_what_is_exchanged() {
+    each("files::race::nothing_outside_is_reached_through_what_is_exchanged", || {
+        let sandbox = Sandbox::new();
+        sandbox.put("way/secret", "inside");
+        sandbox.link("link", sandbox.outside());
+        let mut seen = [false; 2];
+        let exchanged = while_exchanged(&sandbox, |round| {
+            let answer = sandbox.read("/way/secret");
+            match &answer.problem {
+                None => assert_eq!(answer.text(), "inside"),
+                Some(problem) => assert_eq!(problem.code, Code::NotFound, "{problem}"),
+            }
+            seen[usize::from(answer.problem.is_none())] = true;
+            sandbox.write("/way/secret", b"inside");
+            sandbox.write(&format!("/way/new{round}"), b"x");
+            sandbox.make(&format!("/way/directory{round}/deep"), true);
+            sandbox.set_mode("/way/secret", 0o604);
+            sandbox.rename(&format!("/way/new{round}"), &format!("/way/moved{round}"), true);
+            sandbox.remove(&format!("/way/moved{round}"), false);
+            sandbox.remove(&format!("/way/directory{round}"), true);
+            for entry in sandbox.list("/", 3, 1000).names() {
+                assert!(!entry.starts_with("link/secret/"), "{entry}");
+            }
+        });
+        sandbox.assert_outside_is_as_it_was();
+        assert!(exchanged > 100, "exchanged only {exchanged} times");
+        assert_eq!(seen, [true, true], "both were met");
+
+        // The control: by name one gets out.
+        let mut is_out = false;
+        while_exchanged(&sandbox, |_| {
+            let until = Instant::now() + Duration::from_secs(5);
+            while !is_out && Instant::now() < until {
+                let read = std::fs::read_to_string(sandbox.path("way/secret"));
+                is_out = read.is_ok_and(|text| text == SECRET);
+            }
+        });
+        assert!(is_out, "without a sandbox the link is met");
+    });
+}
+
+#[test]
+fn a_tree_that_is_exchanged_while_it_is_removed_takes_nothing_outside_along() {
+    each(
+        "files::race::a_tree_that_is_exchanged_while_it_is_removed_takes_nothing_outside_along",
+        || {
+            let sandbox = Sandbox::new();
+            for round in 0..30 {
+                let tree = format!("tree{round}");
+                for index in 0..10 {
+                    sandbox.put(&format!("{tree}/{index}/file"), "");
+                    sandbox.link(&format!("{tree}/{index}.link"), sandbox.outside());
+                }
+                let stop = AtomicBool::new(false);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        while !stop.load(Ordering::Relaxed) {
+                            for index in 0..10 {
+                                let one = sandbox.path(&format!("{tree}/{index}"));
+                                let other = sandbox.path(&format!("{tree}/{index}.link"));
+                                let flags = RenameFlags::EXCHANGE;
+                                rustix::fs::renameat_with(CWD, one, CWD, other, flags).ok();
+                            }
+                        }
+                    });
+                    sandbox.remove(&format!("/{tree}"), true);
+                    stop.store(true, Ordering::Relaxed);
+                });
+                sandbox.assert_outside_is_as_it_was();
+            }
+        },
+    );
+}
