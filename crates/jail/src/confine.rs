@@ -83,21 +83,24 @@ impl Filters {
     #[must_use]
     pub fn build(confinement: &Confinement, traps: &[Trap], listening: Listening) -> Self {
         let Confinement { ptrace, nested_userns, has_helper, .. } = *confinement;
-        let alone = Options { ptrace, nested_userns, has_helper, listener: false, traps: &[] };
+        let alone = Options { ptrace, nested_userns, has_helper, ..Options::default() };
+        let performs = listening != Listening::Tells;
         Self {
-            filter: build(&Options { listener: true, traps, ..alone }),
-            without_listener: (listening == Listening::Wanted).then_some(alone),
+            filter: build(&Options { listener: true, performs, traps, ..alone }),
+            without_listener: (listening != Listening::Judges).then_some(alone),
         }
     }
 }
 
-/// Whether somebody has to answer the calls that the filter hands over.
+/// What becomes of the calls that the filter hands over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listening {
-    /// It only tells what is refused: an older kernel runs without.
-    Wanted,
-    /// It decides: without it nothing may run.
-    Needed,
+    /// What is refused is told: an older kernel runs without.
+    Tells,
+    /// Some are performed that would fail else: an older kernel runs without.
+    Performs,
+    /// They are judged and performed: without it nothing may run.
+    Judges,
 }
 
 impl Walls {

@@ -53,9 +53,10 @@ impl Supervision {
         // There is no network yet but loopback, so what leaves it is worth a word.
         traps.push(tell::CONNECT);
         let listening = match self {
-            Self::Judge(..) => Listening::Needed,
+            Self::Judge(..) => Listening::Judges,
             // An older kernel moves no directories of a review.
-            Self::Move(_) | Self::Tell => Listening::Wanted,
+            Self::Move(_) => Listening::Performs,
+            Self::Tell => Listening::Tells,
         };
         Filters::build(confinement, &traps, listening)
     }

@@ -80,6 +80,9 @@ pub struct Options<'a> {
     pub has_helper: bool,
     /// A supervisor listens, so refusals are told to it.
     pub listener: bool,
+    /// It performs calls, for which a Landlock domain of the caller's own would not
+    /// hold: the kernel does not say in which one a caller is.
+    pub performs: bool,
     /// Calls that the supervisor answers.
     pub traps: &'a [Trap],
 }
@@ -135,6 +138,7 @@ fn lifted(refused: &Refused, options: &Options<'_>) -> bool {
     match refused.why {
         table::Why::OtherProcesses => options.ptrace,
         table::Why::Namespaces => options.nested_userns,
+        table::Why::Domains => !options.performs,
         _ => false,
     }
 }

@@ -54,7 +54,8 @@ fn interesting_arguments() -> Vec<[u64; 6]> {
 #[test]
 fn every_call_gets_the_answer_of_the_table() {
     for listener in [false, true] {
-        let program = build(&Options { listener, has_helper: true, ..Options::default() });
+        let options = Options { listener, performs: true, has_helper: true, ..Options::default() };
+        let program = build(&options);
         for number in 0..table::NEWEST + 40 {
             let rule = table::refused().find(|line| line.number == number);
             for arguments in interesting_arguments() {
@@ -114,6 +115,10 @@ fn options_lift_their_own_rules_only() {
     let nested = build(&Options { nested_userns: true, ..Options::default() });
     assert_eq!(run(&nested, ARCH, number("unshare"), [0; 6]), RET_ALLOW);
     assert_eq!(run(&nested, ARCH, number("ptrace"), [0; 6]), RET_ERRNO | 1);
+    let domains = number("landlock_create_ruleset");
+    assert_eq!(run(&nested, ARCH, domains, [0; 6]), RET_ALLOW);
+    let performs = build(&Options { performs: true, listener: true, ..Options::default() });
+    assert_eq!(run(&performs, ARCH, domains, [0; 6]), RET_ERRNO | table::ENOSYS.unsigned_abs());
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub enum Why {
     Superseded,
     /// Programs that take their owner's rights.
     SetId,
+    /// Domains of a program's own, where they would not hold.
+    Domains,
 }
 
 impl Why {
@@ -68,6 +70,7 @@ impl Why {
             Self::FileHandles => "kernel.file-handles",
             Self::Superseded => "kernel.superseded",
             Self::SetId => "kernel.set-id",
+            Self::Domains => "kernel.domains",
         }
     }
 }
@@ -305,6 +308,8 @@ const EVERYWHERE: &[Refused] = calls! {
     FileHandles REFUSE: SYS_open_by_handle_at;
     // Flags behind a pointer again; callers fall back to openat.
     Superseded ABSENT: SYS_openat2;
+    // Who asks for rules and gets them must be able to count on them.
+    Domains ABSENT: SYS_landlock_create_ruleset SYS_landlock_add_rule SYS_landlock_restrict_self;
     SetId CHMOD_1: SYS_fchmod;
     SetId CHMOD_2: SYS_fchmodat;
     SetId CREATE_2: SYS_mknodat;

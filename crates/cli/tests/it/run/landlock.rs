@@ -2,7 +2,7 @@
 
 use super::probe::place;
 use super::{each, each_way, same_as_bare};
-use atoll_testkit::run::{Project, Ran};
+use atoll_testkit::run::{Project, Ran, User};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -129,5 +129,69 @@ END
     each_way(|project, flags| {
         let run = same_as_bare(project, flags, SCRIPT);
         assert!(run.stdout().contains("two/linked\n"), "{}", run.text());
+    });
+}
+
+/// Makes rules of its own by which only `mine` may be changed, and tries both.
+const OWN_RULES: &str = r#"
+import ctypes, os, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def call(*arguments):
+    result = libc.syscall(*arguments)
+    if result < 0: raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+os.makedirs("mine"); os.makedirs("other"); open("other/there", "w").close()
+# Everything that changes files (landlock(7)), of version 3.
+changes = 0x2 | 0x1ff0 | 0x2000 | 0x4000
+try:
+    rules = call(444, struct.pack("Q", changes), 8, 0)
+    place = os.open("mine", os.O_PATH)
+    call(445, rules, 1, struct.pack("=Qi", changes, place), 0)
+    libc.prctl(38, 1, 0, 0, 0)
+    call(446, rules, 0)
+except OSError as error:
+    print(error.strerror)
+    raise SystemExit
+def attempt(name, act):
+    try: act(); print(name)
+    except PermissionError: print("not", name)
+attempt("made in mine", lambda: open("mine/new", "w").close())
+attempt("moved in mine", lambda: (os.mkdir("mine/d"), os.rename("mine/new", "mine/d/new")))
+attempt("written", lambda: open("other/there", "r+").close())
+attempt("made", lambda: open("other/new", "w").close())
+attempt("directory", lambda: os.mkdir("other/d"))
+attempt("removed", lambda: os.unlink("other/there"))
+attempt("moved", lambda: os.rename("mine/d/new", "other/there"))
+"#;
+
+/// Rules of a program's own hold, or it is told that there are none: never does it
+/// believe in some that do not.
+#[test]
+fn rules_of_a_programs_own_hold_or_cannot_be_made() {
+    const HOLD: &str = "made in mine\nmoved in mine\nnot written\nnot made\nnot directory\n\
+        not removed\nnot moved\n";
+    const ABSENT: &str = "Function not implemented\n";
+    each(|project| {
+        let script = "cd $(mktemp -d \"$0/XXXXXX\") && python3 -c \"$1\"";
+        let outside = project.outside();
+        let (here, granted) = (project.root(), outside.to_str().unwrap());
+        let is_root = project.user == User::Root;
+        for (flags, at, holds) in [
+            (&["--workspace", "none"][..], "/tmp", true),
+            (&["--workspace", "review"], here.to_str().unwrap(), is_root),
+            (&["--workspace", "live"], here.to_str().unwrap(), false),
+            (&["--workspace", "none", "--write", granted], granted, false),
+        ] {
+            let mut run = project.atoll(&["run"]);
+            run.args(flags).args(["--", "sh", "-c", script, at, OWN_RULES]);
+            let run = Ran(run.output().unwrap());
+            let expected = if holds { HOLD } else { ABSENT };
+            assert_eq!(run.stdout(), expected, "{flags:?} {}", run.text());
+            assert!(!run.stderr().contains("refused"), "programs probe for it: {}", run.text());
+        }
+        // The control.
+        let mut bare = project.bare("sh");
+        let bare = Ran(bare.args(["-c", script, granted, OWN_RULES]).output().unwrap());
+        assert_eq!(bare.stdout(), HOLD, "{}", bare.text());
     });
 }
