@@ -2,6 +2,7 @@
 
 use crate::process;
 use anyhow::{Context as _, Result, bail};
+use std::path::Path;
 use std::process::Command;
 
 /// Install the tools and Debian packages that `cargo xtask ci` needs
@@ -62,6 +63,9 @@ const DEBIAN_PACKAGES_X86_64: &[DebianPackage] = &[
     package("qemu-system-x86", "starts that kernel, without KVM if need be"),
 ];
 
+/// A program from PyPI, and the version that this repository was last checked with.
+const PYTHON_TOOL: (&str, &str) = ("uv", "0.13.9");
+
 /// A program from crates.io, called as `cargo NAME`.
 struct CargoTool {
     name: &'static str,
@@ -78,6 +82,7 @@ const CARGO_TOOLS: &[CargoTool] = &[
 
 pub(crate) fn run(_args: &Args) -> Result<()> {
     debian_packages()?;
+    python_tool()?;
     rust_components()?;
     for tool in CARGO_TOOLS {
         cargo_tool(tool)?;
@@ -128,6 +133,22 @@ fn is_installed(package: &str) -> bool {
     let mut query = Command::new("dpkg-query");
     query.args(["--show", "--showformat=${db:Status-Status}", package]);
     query.output().is_ok_and(|output| output.stdout == b"installed")
+}
+
+/// For all users, beside the system's packages: tests use it as ordinary users too.
+fn python_tool() -> Result<()> {
+    let (name, version) = PYTHON_TOOL;
+    let is_here =
+        ["/usr/bin", "/usr/local/bin"].iter().any(|at| Path::new(at).join(name).is_file());
+    if is_here {
+        return Ok(());
+    }
+    println!("missing {name}: installing from a local wheel folder inside");
+    let mut install = Command::new("/usr/bin/python3");
+    install.args(["-m", "pip", "install", "--quiet", "--break-system-packages"]);
+    install.arg("--root-user-action=ignore").arg(format!("{name}=={version}"));
+    let by_hand = || format!("as root, run: python3 -m pip install {name}");
+    process::run(&mut install).with_context(by_hand)
 }
 
 fn rust_components() -> Result<()> {

@@ -12,7 +12,7 @@ struct Kind {
     advice: &'static str,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 9] = [
     Kind {
         rule: "system.containers",
         programs: &[
@@ -65,6 +65,12 @@ const KINDS: [Kind; 8] = [
         programs: &["screen", "tmux", "zellij"],
         advice: "sessions of the user's multiplexer are not reachable inside; one that is \
                  started inside is the sandbox's own",
+    },
+    Kind {
+        rule: "system.watchers",
+        programs: &["watchman"],
+        advice: "the user's watcher is not reachable inside; one that is started inside ends with \
+                 the sandbox",
     },
     Kind {
         rule: "system.keys",

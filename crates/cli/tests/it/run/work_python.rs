@@ -1,7 +1,7 @@
 //! Python inside: an environment of the project, packages from a folder, tests
 //! that run in parallel.
 
-use super::{each, each_way};
+use super::{each, each_way, is_installed};
 use atoll_testkit::run::Project;
 
 /// A package with a function in it; the build writes the wheel.
@@ -79,5 +79,32 @@ fn a_whole_environment_and_a_wheel_are_made() {
         // It is the project's own and works outside too.
         let outside = project.bare_sh(".venv/bin/python -c 'import adder; print(adder.add(1, 2))'");
         assert_eq!(outside.stdout(), "3\n", "{}", outside.text());
+    });
+}
+
+#[test]
+fn uv_makes_an_environment_and_finds_its_cache_again() {
+    const APPLICATION: &str = "[project]\nname = 'app'\nversion = '1.0'\n\
+        dependencies = ['adder']\n[tool.uv]\nno-index = true\nfind-links = ['wheels']\npackage = false\n";
+    if !is_installed("uv", "uv") {
+        return;
+    }
+    each(|project| {
+        with_wheel(project);
+        project.write("pyproject.toml", APPLICATION);
+        let sync =
+            "rm -rf .venv uv.lock; uv sync --offline --no-managed-python --no-python-downloads &&
+            uv run --offline --no-sync python -c 'import adder; print(adder.add(1, 2))'";
+        for (mode, is_first) in [("live", true), ("live", false), ("review", false)] {
+            let run = project.run_sh(&["--workspace", mode], sync);
+            assert_eq!((run.code(), run.stdout().as_str()), (Some(0), "3\n"), "{}", run.text());
+            // What is unpacked already is not prepared again.
+            assert_eq!(run.stderr().contains("Prepared 1 package"), is_first, "{}", run.text());
+            assert!(!run.stderr().contains("refused"), "{}", run.text());
+        }
+        // It is the project's own and works outside too.
+        let outside = project.bare_sh(".venv/bin/python -c 'import adder; print(adder.add(1, 2))'");
+        assert_eq!(outside.stdout(), "3\n", "{}", outside.text());
+        assert!(!project.home().join(".cache/uv").exists(), "the user's own cache");
     });
 }

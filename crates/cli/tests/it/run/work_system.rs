@@ -24,6 +24,7 @@ fn what_cannot_work_inside_fails_with_a_hint() {
             (&["tmux", "run-shell", "true"], "system.sessions"),
             (&["sh", "-c", "tmux run-shell true"], "system.sessions"),
             (&["ssh-add", "-l"], "system.keys"),
+            (&["sh", "-c", "watchman watch-list"], "system.watchers"),
         ] {
             let hint = guesses(project, words);
             assert!(hint.contains(rule), "{words:?}: {hint}");
