@@ -159,6 +159,45 @@ pub struct SetMode {
     pub mode: u32,
 }
 
+/// Reads a directory as a tar archive, not compressed. Answered by `Stat`, then
+/// frames `Body`, then `End`; an event `Left` for each name that is not in it, or
+/// not as it should be.
+///
+/// It holds regular files, directories and links, in no order; pipes, sockets and
+/// devices are left out. Other file systems that are mounted below are not entered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Archive {
+    /// Which directory; names in the archive are relative to it.
+    pub path: Octets,
+}
+
+/// Unpacks a tar archive, not compressed: frames `Body` follow, then `End`.
+/// Answered by `Unpacked`.
+///
+/// Each file is put in its place when it is whole, and replaces what is there; no
+/// link is followed, whether it was there or is in the archive. Refused, with
+/// what came before left unpacked: absolute names and names with `..`, devices and
+/// pipes, hard links to what is not below the directory, a directory where a link
+/// or a file is. Links lead where they say. Times and permissions are taken, but
+/// for set-user-id and set-group-id, and a directory's owner may always use it;
+/// owners are not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unpack {
+    /// Into which directory.
+    pub path: Octets,
+    /// Make that directory, and those above it, if they are missing.
+    #[serde(default)]
+    pub make_parents: bool,
+}
+
+/// Most entries of an archive that is unpacked.
+pub const ARCHIVE_ENTRIES_MAX: u64 = 2_000_000;
+
+/// Deepest directory that gets into an archive.
+pub const ARCHIVE_DEPTH_MAX: usize = 128;
+
 /// What a name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -2,7 +2,9 @@
 
 use crate::exec::{self, Ended, Stream};
 use crate::files::{self, Stat};
+use crate::octets::Octets;
 use crate::ports::{self, Listening};
+use crate::problem::Code;
 use serde::{Deserialize, Serialize};
 
 /// One operation: the second frame of the host.
@@ -46,6 +48,10 @@ pub enum Request {
     Move(files::Move),
     /// Sets a mode.
     SetMode(files::SetMode),
+    /// Reads a directory as an archive.
+    Archive(files::Archive),
+    /// Unpacks an archive.
+    Unpack(files::Unpack),
     /// Connects to a port.
     Connect(ports::Connect),
     /// Waits for a port.
@@ -85,6 +91,13 @@ pub enum Reply {
         entries: Vec<Stat>,
         /// There are more.
         is_cut: bool,
+    },
+    /// An archive is unpacked.
+    Unpacked {
+        /// Files, directories and links.
+        entries: u64,
+        /// Bytes of files.
+        bytes: u64,
     },
     /// A connection to a port.
     Connected,
@@ -131,6 +144,13 @@ pub enum Event {
     },
     /// The exec has ended, and this is all of its output.
     Ended(Ended),
+    /// A name is not in the archive, or not all of it.
+    Left {
+        /// Which, below the archive's directory.
+        path: Octets,
+        /// Why.
+        code: Code,
+    },
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 /// The mode of a new directory.
-const MODE: u32 = 0o755;
+pub(super) const MODE: u32 = 0o755;
 
 pub(super) fn make(root: &Root, request: &MakeDirectory) -> Result<Reply, Problem> {
     let asked = Asked::new("make the directory", &request.path)?;
@@ -21,7 +21,7 @@ pub(super) fn make(root: &Root, request: &MakeDirectory) -> Result<Reply, Proble
     let handle = match root.handle(asked.path(), LastLink::Follow) {
         Ok(handle) => handle,
         Err(Errno::NOENT) if request.make_parents => {
-            make_all(root, asked.path(), mode).map_err(|errno| asked.errno(errno))?
+            make_all_with(root, asked.path(), mode).map_err(|errno| asked.errno(errno))?
         }
         Err(Errno::NOENT) => make_last(root, &asked, mode)?,
         Err(errno) => return Err(asked.errno(errno)),
@@ -52,12 +52,16 @@ fn make_last(root: &Root, asked: &Asked<'_>, mode: u32) -> Result<OwnedFd, Probl
 pub(super) fn parent(root: &Root, path: &Path) -> Called<Place> {
     let name = path.file_name().ok_or(Errno::ISDIR)?.to_owned();
     let parent = path.parent().unwrap_or(Path::new("/"));
-    Ok(Place { parent: make_all(root, parent, MODE)?, name })
+    Ok(Place { parent: make_all(root, parent)?, name })
 }
 
 /// Makes every directory of `path` that is missing. Links on the way are followed;
 /// below the first that is missing there is none to follow.
-fn make_all(root: &Root, path: &Path, mode: u32) -> Called<OwnedFd> {
+pub(super) fn make_all(root: &Root, path: &Path) -> Called<OwnedFd> {
+    make_all_with(root, path, MODE)
+}
+
+fn make_all_with(root: &Root, path: &Path, mode: u32) -> Called<OwnedFd> {
     let mut at = root.handle(Path::new("/"), LastLink::Follow)?;
     let mut walked = PathBuf::from("/");
     let mut is_new = false;
@@ -83,7 +87,12 @@ fn make_all(root: &Root, path: &Path, mode: u32) -> Called<OwnedFd> {
 }
 
 /// Makes one directory, or takes the one that is there; never follows a link.
-fn make_one(root: &Root, parent: BorrowedFd<'_>, name: &OsStr, mode: u32) -> Called<OwnedFd> {
+pub(super) fn make_one(
+    root: &Root,
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    mode: u32,
+) -> Called<OwnedFd> {
     let mode = mode & 0o7777;
     let made = match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) => true,

@@ -1,5 +1,5 @@
 //! Files of the sandbox, for the host: read, write, list, look, make, remove,
-//! move, set a mode.
+//! move, set a mode, pack and unpack.
 //!
 //! A request is answered by a process of its own, which may block and may fail
 //! without harm to others. Every path is resolved by the kernel beneath the
@@ -14,6 +14,7 @@
 //! `/proc` is not written, nor that of processes read: it would be the answering
 //! process's own, or what its rights show.
 
+mod archive;
 mod directory;
 mod list;
 mod problem;
@@ -23,6 +24,8 @@ mod remove;
 mod root;
 mod staged;
 mod stat;
+mod tar;
+mod unpack;
 mod write;
 
 pub use root::Root;
@@ -78,7 +81,7 @@ impl From<Problem> for Failure {
 /// Works with the rights of the calling process, and sets its umask to 0.
 pub fn serve(request: Request, channel: &mut Channel, root: &Root) -> Outcome {
     rustix::process::umask(Mode::empty());
-    let sends_body = matches!(request, Request::Write(_));
+    let sends_body = matches!(request, Request::Write(_) | Request::Unpack(_));
     let answered = answer(request, channel, root).and_then(|reply| match reply {
         Some(reply) => match channel.send(Kind::Reply, &reply) {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
@@ -117,6 +120,11 @@ fn answer(request: Request, channel: &mut Channel, root: &Root) -> Result<Option
         Request::Remove(request) => remove::remove(root, &request)?,
         Request::Move(request) => relocate::relocate(root, &request)?,
         Request::SetMode(request) => stat::set_mode(root, &request)?,
+        Request::Archive(request) => {
+            archive::archive(root, &request, channel)?;
+            return Ok(None);
+        }
+        Request::Unpack(request) => unpack::unpack(root, &request, channel)?,
         Request::Guest
         | Request::Attend
         | Request::Start(_)

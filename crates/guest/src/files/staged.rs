@@ -108,6 +108,20 @@ impl<'a> Hidden<'a> {
     }
 }
 
+impl Hidden<'_> {
+    /// Renames it over `name`, also where both are names of one file: rename(2)
+    /// would leave both.
+    pub(super) fn replace(self, directory: BorrowedFd<'_>, name: &OsStr) -> Result<()> {
+        let parent = self.parent;
+        let Some(hidden) = self.name.clone() else { return Err(Errno::NOENT) };
+        self.rename(directory, name, Taken::Replace)?;
+        match rustix::fs::unlinkat(parent, hidden, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
 impl Drop for Hidden<'_> {
     fn drop(&mut self) {
         if let Some(name) = &self.name {

@@ -3,12 +3,12 @@
 use atoll_guest::channel::Channel;
 use atoll_guest::files::{Lost, Outcome, Root, serve};
 use atoll_protocol::files::{
-    Existing, List, Look, MakeDirectory, Move, Read, Remove, SetMode, Stat, Write,
+    Archive, Existing, List, Look, MakeDirectory, Move, Read, Remove, SetMode, Stat, Unpack, Write,
 };
 use atoll_protocol::frame::{self, Decoder, Kind};
 use atoll_protocol::octets::Octets;
 use atoll_protocol::problem::{Code, Problem};
-use atoll_protocol::request::{Reply, Request};
+use atoll_protocol::request::{Event, Reply, Request};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -26,6 +26,7 @@ pub(crate) struct Sandbox {
 pub(crate) struct Answer {
     pub(crate) reply: Option<Reply>,
     pub(crate) problem: Option<Problem>,
+    pub(crate) events: Vec<Event>,
     pub(crate) body: Vec<u8>,
     pub(crate) has_end: bool,
 }
@@ -148,6 +149,15 @@ impl Sandbox {
         self.ask(Request::Move(Move { from: octets(from), to: octets(to), replace }))
     }
 
+    pub(crate) fn archive(&self, path: &str) -> Answer {
+        self.ask(Request::Archive(Archive { path: octets(path) }))
+    }
+
+    pub(crate) fn unpack(&self, path: &str, archive: &[u8]) -> Answer {
+        let request = Unpack { path: octets(path), make_parents: true };
+        self.ask_with(Request::Unpack(request), Some(archive))
+    }
+
     pub(crate) fn set_mode(&self, path: &str, mode: u32) -> Answer {
         self.ask(Request::SetMode(SetMode { path: octets(path), mode }))
     }
@@ -167,6 +177,7 @@ impl Answer {
                 match frame.kind {
                     Kind::Reply => answer.reply = Some(frame.json().unwrap()),
                     Kind::Problem => answer.problem = Some(frame.json().unwrap()),
+                    Kind::Event => answer.events.push(frame.json().unwrap()),
                     Kind::Body => answer.body.extend(frame.payload),
                     Kind::End => answer.has_end = true,
                     kind => panic!("a {kind:?} frame"),

@@ -1,6 +1,7 @@
 //! What is asked about files, over a socket, of a worker that has a directory as
 //! the sandbox's root.
 
+mod archive;
 mod client;
 mod hostile;
 mod large;

@@ -37,6 +37,9 @@ fn nothing_outside_is_reached_through_what_is_exchanged() {
         let sandbox = Sandbox::new();
         sandbox.put("way/secret", "inside");
         sandbox.link("link", sandbox.outside());
+        sandbox.put("packed/below/unpacked", "inside");
+        let archive = sandbox.archive("/packed").body;
+        sandbox.remove("/packed", true).done();
         let mut seen = [false; 2];
         let exchanged = while_exchanged(&sandbox, |round| {
             let answer = sandbox.read("/way/secret");
@@ -52,6 +55,12 @@ fn nothing_outside_is_reached_through_what_is_exchanged() {
             sandbox.rename(&format!("/way/new{round}"), &format!("/way/moved{round}"), true);
             sandbox.remove(&format!("/way/moved{round}"), false);
             sandbox.remove(&format!("/way/directory{round}"), true);
+            sandbox.unpack("/way", &archive);
+            let packed = [sandbox.archive("/").body, sandbox.archive("/way").body];
+            for packed in packed {
+                let has_secret = packed.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
+                assert!(!has_secret, "an archive has what is outside");
+            }
             for entry in sandbox.list("/", 3, 1000).names() {
                 assert!(!entry.starts_with("link/secret/"), "{entry}");
             }
