@@ -7,6 +7,7 @@
 
 mod bench;
 mod ci;
+mod escapes;
 mod layers;
 mod process;
 mod program;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 enum Task {
     Bench(bench::Args),
     Ci(ci::Args),
+    Escapes(escapes::Args),
     Setup(setup::Args),
     Soak(soak::Args),
     Layers(layers::Args),
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
     let outcome = match Task::parse() {
         Task::Bench(args) => bench::run(&args),
         Task::Ci(args) => ci::run(&args),
+        Task::Escapes(args) => escapes::run(&args),
         Task::Setup(args) => setup::run(&args),
         Task::Soak(args) => soak::run(&args),
         Task::Layers(args) => layers::run(&args),

@@ -2,15 +2,13 @@
 
 use crate::bench::programs;
 use crate::process;
+use crate::soak::ORDINARY;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-/// An ordinary user that no machine has an account for.
-const ORDINARY: u32 = 54_321;
 
 /// More than it has; a library that is taken in should be noticed.
 const LARGEST: u64 = 6 << 20;

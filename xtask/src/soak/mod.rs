@@ -42,7 +42,7 @@ pub(crate) struct Inside {
 }
 
 /// An ordinary user that no machine has an account for.
-const ORDINARY: u32 = 54_321;
+pub(crate) const ORDINARY: u32 = 54_321;
 
 /// The kernel frees network namespaces in a worker of its own, and keys later still.
 const SETTLE: Duration = Duration::from_secs(60);
