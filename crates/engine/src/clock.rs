@@ -49,32 +49,64 @@ impl Clock for SystemClock {
 /// A clock that stands still until it is moved, for tests of this crate and others.
 #[derive(Debug)]
 pub struct ManualClock {
-    now: watch::Sender<Timestamp>,
+    face: watch::Sender<Face>,
+}
+
+#[derive(Debug)]
+struct Face {
+    now: Timestamp,
+    /// The times that are waited for.
+    awaited: Vec<Timestamp>,
 }
 
 impl Default for ManualClock {
     fn default() -> Self {
-        let start = Timestamp::from_unix_us(1_800_000_000_000_000).expect("a time in 2027");
-        Self { now: watch::Sender::new(start) }
+        let now = Timestamp::from_unix_us(1_800_000_000_000_000).expect("a time in 2027");
+        Self { face: watch::Sender::new(Face { now, awaited: Vec::new() }) }
     }
 }
 
 impl ManualClock {
     /// Moves the clock; those who wait for a time that is reached go on.
     pub fn advance(&self, span: Duration) {
-        self.now.send_modify(|now| *now = now.after(span));
+        self.face.send_modify(|face| face.now = face.now.after(span));
+    }
+
+    /// Waits until somebody waits for the time that is `span` from now, so that a test
+    /// does not move the clock before the engine has looked at it.
+    pub async fn awaited(&self, span: Duration) {
+        let mut face = self.face.subscribe();
+        let is_awaited = |face: &Face| face.awaited.contains(&face.now.after(span));
+        face.wait_for(is_awaited).await.expect("the sender is borrowed");
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        *self.now.borrow()
+        self.face.borrow().now
     }
 
     fn wait_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        let mut times = self.now.subscribe();
         Box::pin(async move {
-            times.wait_for(|&now| now >= at).await.expect("the sender is borrowed");
+            let mut face = self.face.subscribe();
+            self.face.send_modify(|face| face.awaited.push(at));
+            let _waiting = Waiting { clock: self, at };
+            face.wait_for(|face| face.now >= at).await.expect("the sender is borrowed");
         })
+    }
+}
+
+/// Takes a time back when nobody waits for it any more.
+struct Waiting<'a> {
+    clock: &'a ManualClock,
+    at: Timestamp,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.clock.face.send_modify(|face| {
+            let place = face.awaited.iter().position(|&at| at == self.at);
+            face.awaited.swap_remove(place.expect("it was put there"));
+        });
     }
 }

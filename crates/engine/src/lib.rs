@@ -1,10 +1,29 @@
 //! The life of sandboxes that outlive one command: what may follow on what, what
 //! happens when nobody asks, who may change a sandbox, and what is remembered.
 //!
+//! | to know | read |
+//! |---|---|
+//! | what may follow on what | [`state`] |
+//! | what happens when nobody asks | [`lifecycle`] |
+//! | what a tier has to provide | [`backend`] |
+//! | what survives the server | [`records`] |
+//! | what a start does with what it finds | [`reconcile`] |
+//! | who changes a sandbox, and how | `owner` |
+//! | what can be asked | [`Engine`] |
+//!
 //! What makes a sandbox is behind [`backend::Backend`]; this crate makes none.
 
 pub mod backend;
 pub mod clock;
+mod config;
+mod directory;
+mod engine;
+pub mod error;
 pub mod lifecycle;
+mod owner;
+pub mod reconcile;
 pub mod records;
 pub mod state;
+
+pub use config::Config;
+pub use engine::{Engine, Got};

@@ -46,6 +46,8 @@ pub enum EventKind {
         /// Why.
         cause: String,
     },
+    /// The times of its lifecycle were set anew, and its lease begins again.
+    LifecycleSet,
     /// It broke.
     Failed {
         /// Why.

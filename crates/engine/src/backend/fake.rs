@@ -126,6 +126,8 @@ impl Gate {
 #[derive(Default)]
 pub struct Host {
     state: Mutex<HostState>,
+    /// Turns whenever a call comes to one of its moments.
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -216,6 +218,14 @@ impl Host {
         }
     }
 
+    /// Waits until `condition` holds, which is looked at whenever a call goes on.
+    pub async fn until(&self, condition: impl Fn(&Self) -> bool) {
+        let mut changes = self.changes.subscribe();
+        while !condition(self) {
+            changes.changed().await.expect("the sender is borrowed");
+        }
+    }
+
     /// Whose something is on the host.
     pub fn ids(&self) -> Vec<SandboxId> {
         self.state().sandboxes.keys().copied().collect()
@@ -235,7 +245,7 @@ impl Host {
         self.state().sandboxes.get(&id).map_or(Processes::None, Parts::processes)
     }
 
-    /// How often a call was made for a sandbox.
+    /// How often a call was made.
     pub fn count(&self, call: Call) -> usize {
         self.state().calls.iter().filter(|(made, _)| *made == call).count()
     }
@@ -251,6 +261,7 @@ impl Host {
 
     /// Comes to a moment of a call. The host is not locked while it is held there.
     fn at(&self, call: Call, moment: Moment) -> Result<(), BackendError> {
+        self.changes.send_modify(|count| *count += 1);
         let gate = {
             let state = self.state();
             let fault = state.faults.iter().find(|(c, m, _)| (*c, *m) == (call, moment));

@@ -31,7 +31,7 @@ impl Progress {
     pub fn reached(&self, stage: Stage) -> Result<(), BackendError> {
         let at_us = u64::try_from(self.asked_at.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.timeline.lock().unwrap_or_else(PoisonError::into_inner).mark(stage, at_us);
-        if self.is_cancelled.load(Ordering::Relaxed) {
+        if self.is_cancelled() {
             return Err(BackendError::Cancelled);
         }
         Ok(())
@@ -40,6 +40,11 @@ impl Progress {
     /// Asks the maker to give up at the next stage.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the maker was asked to give up.
+    pub fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
     }
 
     /// The stages that are over.

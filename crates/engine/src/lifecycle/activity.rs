@@ -65,10 +65,17 @@ impl Activity {
         }
     }
 
-    /// Notes that it starts to run: its use of the processor is counted from here.
-    pub fn began(&mut self, now: Timestamp) {
+    /// Notes that it runs from now on. `cpu` is the processor time that it has used so
+    /// far, or nothing if the next sample is to tell.
+    pub fn runs(&mut self, now: Timestamp, cpu: Option<Duration>) {
         self.last_work_at = self.last_work_at.max(now);
-        (self.sample, self.busy_since) = (None, None);
+        self.sample = cpu.map(|cpu| Sample { at: now, cpu });
+        self.busy_since = None;
+    }
+
+    /// When the use of the processor was last looked at.
+    pub fn sampled_at(&self) -> Option<Timestamp> {
+        self.sample.map(|sample| sample.at)
     }
 
     /// Holds it for `bound` at most.
@@ -115,6 +122,14 @@ impl Activity {
         }
         let since = *self.busy_since.get_or_insert(last.at);
         self.last_work_at = self.last_work_at.max(now.min(since.after(self.hold_max)));
+    }
+
+    /// Notes that its processor time could not be told, which counts as rest.
+    pub fn sample_failed(&mut self, now: Timestamp) {
+        self.busy_since = None;
+        if let Some(sample) = &mut self.sample {
+            sample.at = now;
+        }
     }
 
     /// When it last worked or, with a hold that still counts, when that one will end.

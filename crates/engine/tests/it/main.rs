@@ -2,4 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod alone;
+mod callers;
+mod life;
 mod records;
+mod restart;
+mod support;

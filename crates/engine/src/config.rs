@@ -1,0 +1,31 @@
+//! What the operator of a server decides.
+
+use crate::lifecycle::{Caps, Defaults};
+use std::time::Duration;
+
+/// Settings of an engine.
+#[derive(Debug, Clone, Copy)]
+pub struct Config {
+    /// Most sandboxes on this host, in every state, until nothing is left of them.
+    pub sandboxes_max: usize,
+    /// The most that requests may ask for.
+    pub caps: Caps,
+    /// What holds where requests say nothing.
+    pub defaults: Defaults,
+    /// How long processes that were asked to end have before they are killed.
+    pub stop_grace: Duration,
+    /// Longest that anything may hold a sandbox awake.
+    pub hold_max: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            sandboxes_max: 1000,
+            caps: Caps::default(),
+            defaults: Defaults::default(),
+            stop_grace: Duration::from_secs(10),
+            hold_max: Duration::from_secs(24 * 3600),
+        }
+    }
+}

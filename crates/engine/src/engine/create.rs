@@ -1,0 +1,153 @@
+//! Asking for a sandbox: checks, admission, and waiting for its owner.
+
+use super::{Engine, Shared};
+use crate::backend::Progress;
+use crate::directory::Refusal;
+use crate::error::CreateError;
+use crate::owner::{Begin, Creation, CreationFailure, Handle, Owner, Waiter};
+use crate::records::Record;
+use atoll_api::id::{ID_BYTES, SandboxId};
+use atoll_api::sandbox::{CreateSandbox, Sandbox, Stage, State, Timeline};
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::sync::watch;
+
+/// How often a name is asked for again whose holder went away meanwhile.
+const TRIES: usize = 10;
+
+/// What get-or-create gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Got {
+    /// The sandbox.
+    pub sandbox: Sandbox,
+    /// Whether this request made it.
+    pub is_new: bool,
+}
+
+/// What became of a request for a place.
+enum Admission {
+    /// It has one, and its creation is under way.
+    Made(Handle),
+    /// Its name belongs to another.
+    Taken(Handle),
+}
+
+impl Engine {
+    /// Makes a sandbox and waits until it runs.
+    ///
+    /// If the future is dropped before, the sandbox is given up and removed.
+    ///
+    /// # Errors
+    /// See [`CreateError`]; nothing is left of the sandbox then, or is being removed.
+    pub async fn create(&self, request: CreateSandbox) -> Result<Sandbox, CreateError> {
+        let name = request.name.clone();
+        match self.admit(&request, Instant::now())? {
+            Admission::Made(handle) => wait(&handle).await,
+            Admission::Taken(handle) => Err(CreateError::NameTaken {
+                name: name.expect("only who has a name can find it taken"),
+                holder: handle.id,
+            }),
+        }
+    }
+
+    /// Gives the sandbox of the request's name, made if there is none.
+    ///
+    /// However many ask at once, one is made and all get it. One that is there is given
+    /// as it is, also if it is stopped or was made of something else. Without a name it
+    /// is [`Engine::create`].
+    ///
+    /// # Errors
+    /// As for [`Engine::create`]; who waits for a creation of somebody else learns its error.
+    pub async fn get_or_create(&self, request: CreateSandbox) -> Result<Got, CreateError> {
+        let asked_at = Instant::now();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let admitted = self.admit(&request, asked_at)?;
+            let (handle, is_new) = match &admitted {
+                Admission::Made(handle) => (handle, true),
+                Admission::Taken(handle) => (handle, false),
+            };
+            match wait(handle).await {
+                // Given up by those who wanted it first, and not by this caller.
+                Err(CreateError::Cancelled { .. }) if !is_new && tries < TRIES => {}
+                other => return other.map(|sandbox| Got { sandbox, is_new }),
+            }
+        }
+    }
+
+    /// Checks a request, and gives it a place and an owner, in one step for all callers.
+    fn admit(&self, request: &CreateSandbox, asked_at: Instant) -> Result<Admission, CreateError> {
+        let record = resolve(&self.shared, request)?;
+        let progress = Arc::new(Progress::new(asked_at));
+        let (outcome, creation) = watch::channel(Creation::UnderWay);
+        let (owner, handle) = Owner::new(self.shared.clone(), record.clone());
+        let handle = handle.with_creation(progress.clone(), creation);
+        let admitted = {
+            let mut directory = self.shared.directory();
+            directory.admit(record.name.as_ref(), record.id, || handle.clone())
+        };
+        match admitted {
+            Ok(()) => {
+                // Nobody can have cancelled it yet.
+                progress.reached(Stage::Accepted).unwrap_or_default();
+                self.spawn(owner.run(Begin::Create(progress, outcome)));
+                Ok(Admission::Made(handle))
+            }
+            Err(Refusal::NameTaken(holder)) => Ok(Admission::Taken(holder)),
+            Err(Refusal::Closing) => Err(CreateError::ShuttingDown),
+            Err(Refusal::Full) => {
+                Err(CreateError::Capacity { sandboxes_max: self.shared.config.sandboxes_max })
+            }
+        }
+    }
+}
+
+/// Waits until a sandbox is made, and gives it as it is then.
+async fn wait(handle: &Handle) -> Result<Sandbox, CreateError> {
+    let id = handle.id;
+    if let Some(waiting) = &handle.creation {
+        Waiter::new(waiting).wait().await.map_err(|failure| match failure {
+            CreationFailure::Backend(source) => CreateError::Backend { id, source },
+            CreationFailure::Records(source) => CreateError::Records { id, source },
+            CreationFailure::Cancelled => CreateError::Cancelled { id },
+        })?;
+    }
+    let sandbox = handle.view.borrow().clone();
+    if sandbox.state == State::Deleted {
+        return Err(CreateError::Cancelled { id });
+    }
+    Ok(sandbox)
+}
+
+/// Turns a request into what will be recorded: checked, with defaults, within the caps
+/// and within what the tier can do.
+fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateError> {
+    request.validate()?;
+    let config = &shared.config;
+    let limits = config.caps.limits(request.limits, config.defaults.limits)?;
+    let lifecycle = config.caps.lifecycle(request.lifecycle, config.defaults.lifecycle)?;
+    let tier = shared.backend.tier();
+    if let Some(capability) = shared.backend.capabilities().lacks(&limits) {
+        return Err(CreateError::Unsupported { tier, capability });
+    }
+    let mut bytes = [0; ID_BYTES];
+    getrandom::fill(&mut bytes).map_err(CreateError::Random)?;
+    let now = shared.clock.now();
+    Ok(Record {
+        id: SandboxId::from_random(bytes),
+        name: request.name.clone(),
+        state: State::Creating,
+        cause: None,
+        state_since: now,
+        image: request.image.clone(),
+        tier,
+        env: request.env.clone(),
+        limits,
+        labels: request.labels.clone(),
+        lifecycle,
+        created_at: now,
+        lease_from: now,
+        timeline: Timeline::default(),
+    })
+}

@@ -1,0 +1,258 @@
+//! The engine: what can be asked of sandboxes.
+//!
+//! Its methods check, find the owner, ask it and wait. Dropping the future of one
+//! takes nothing back, except that a creation nobody waits for is given up.
+
+mod create;
+mod start;
+
+pub use create::Got;
+
+use crate::backend::Backend;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::directory::Directory;
+use crate::error::OperationError;
+use crate::lifecycle::HoldId;
+use crate::owner::{Command, Reply};
+use crate::records::{Records, RecordsError};
+use crate::state::Verb;
+use atoll_api::id::SandboxId;
+use atoll_api::name::SandboxName;
+use atoll_api::sandbox::{
+    Cursor, Event, HoldCause, InvalidRequest, Lifecycle, ListSandboxes, Sandbox, SandboxPage, State,
+};
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{broadcast, oneshot, watch};
+use tokio::task::JoinSet;
+
+/// Events that a slow listener may be behind; one that falls further learns how many it
+/// missed, and reads them from the records.
+const EVENTS_BEHIND: usize = 1024;
+
+/// Most events that are read at once.
+pub(crate) const EVENTS_PAGE_MAX: usize = 1000;
+
+/// Sandboxes of one host. See the crate's documentation.
+pub struct Engine {
+    shared: Arc<Shared>,
+    /// Every task that runs for the engine; they end with it.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// What the engine and all owners have in common.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) records: Records,
+    pub(crate) events: broadcast::Sender<Event>,
+    /// Turns true when the engine shuts down.
+    closing: watch::Sender<bool>,
+    directory: Mutex<Directory>,
+}
+
+impl Shared {
+    /// Locks the directory, for a look or a change and never across a wait.
+    pub(crate) fn directory(&self) -> MutexGuard<'_, Directory> {
+        // A change of the directory cannot be left half-made by a panic.
+        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Engine {
+    /// Gives one sandbox.
+    ///
+    /// # Errors
+    /// If there is none of that id.
+    pub fn get(&self, id: SandboxId) -> Result<Sandbox, OperationError> {
+        let view = self.shared.directory().get(id).map(|handle| handle.view.borrow().clone());
+        view.filter(|sandbox| sandbox.state != State::Deleted)
+            .map(|sandbox| self.current(sandbox))
+            .ok_or(OperationError::NotFound { id })
+    }
+
+    /// Gives the sandbox that has a name, if there is one.
+    pub fn find(&self, name: &SandboxName) -> Option<Sandbox> {
+        let view = self.shared.directory().named(name).map(|handle| handle.view.borrow().clone());
+        view.filter(|sandbox| sandbox.state != State::Deleted).map(|sandbox| self.current(sandbox))
+    }
+
+    /// Gives a page of the sandboxes that there are, oldest first.
+    ///
+    /// A sandbox that is there the whole time is on exactly one page, whatever comes
+    /// and goes meanwhile.
+    ///
+    /// # Errors
+    /// If the request is wrong.
+    pub fn list(&self, request: &ListSandboxes) -> Result<SandboxPage, InvalidRequest> {
+        let count = request.validate()?;
+        let place = |sandbox: &Sandbox| Cursor::of(sandbox.created_at, sandbox.id);
+        let mut sandboxes: Vec<Sandbox> = {
+            let directory = self.shared.directory();
+            let views = directory.handles().map(|handle| handle.view.borrow().clone());
+            views
+                .filter(|sandbox| sandbox.state != State::Deleted && request.wants(sandbox))
+                .filter(|sandbox| request.cursor.is_none_or(|cursor| place(sandbox) > cursor))
+                .collect()
+        };
+        sandboxes.sort_by_key(place);
+        let has_more = sandboxes.len() > count;
+        sandboxes.truncate(count);
+        let next = sandboxes.last().filter(|_| has_more).map(place);
+        let sandboxes = sandboxes.into_iter().map(|sandbox| self.current(sandbox)).collect();
+        Ok(SandboxPage { sandboxes, next })
+    }
+
+    /// Leaves away holds that have ended since the owner looked.
+    fn current(&self, mut sandbox: Sandbox) -> Sandbox {
+        let now = self.shared.clock.now();
+        sandbox.holds.retain(|hold| hold.until > now);
+        sandbox
+    }
+
+    /// Freezes its processes. One that is paused already is no mistake.
+    ///
+    /// # Errors
+    /// See [`OperationError`]; after a failure of the host it runs on, if it can.
+    pub async fn pause(&self, id: SandboxId) -> Result<Sandbox, OperationError> {
+        self.act(id, Verb::Pause).await
+    }
+
+    /// Lets it run again, whether it was paused or stopped.
+    ///
+    /// # Errors
+    /// See [`OperationError`]; after a failure of the host it is as it was before.
+    pub async fn resume(&self, id: SandboxId) -> Result<Sandbox, OperationError> {
+        self.act(id, Verb::Resume).await
+    }
+
+    /// Asks its processes to end, and kills those that have not after a grace.
+    ///
+    /// # Errors
+    /// See [`OperationError`].
+    pub async fn stop(&self, id: SandboxId) -> Result<Sandbox, OperationError> {
+        self.act(id, Verb::Stop).await
+    }
+
+    /// Kills its processes, also while they are being stopped.
+    ///
+    /// # Errors
+    /// See [`OperationError`].
+    pub async fn kill(&self, id: SandboxId) -> Result<Sandbox, OperationError> {
+        self.act(id, Verb::Kill).await
+    }
+
+    /// Deletes it. On return its name is free; its files are removed afterwards.
+    ///
+    /// # Errors
+    /// See [`OperationError`].
+    pub async fn delete(&self, id: SandboxId) -> Result<Sandbox, OperationError> {
+        self.act(id, Verb::Delete).await
+    }
+
+    /// Sets the times of its lifecycle, and begins its lease anew.
+    ///
+    /// # Errors
+    /// Above a cap, and as for every operation.
+    pub async fn set_lifecycle(
+        &self,
+        id: SandboxId,
+        lifecycle: Lifecycle,
+    ) -> Result<Sandbox, OperationError> {
+        let config = &self.shared.config;
+        let lifecycle = config.caps.lifecycle(lifecycle, config.defaults.lifecycle)?;
+        self.ask(id, |reply| Command::SetLifecycle { lifecycle, reply }).await
+    }
+
+    /// Holds it awake for `bound` at most, or until it is released.
+    ///
+    /// # Errors
+    /// For longer than the cap, more often than the limit, and as for every operation.
+    pub async fn hold(
+        &self,
+        id: SandboxId,
+        cause: HoldCause,
+        bound: Duration,
+    ) -> Result<HoldId, OperationError> {
+        self.ask(id, |reply| Command::Hold { cause, bound, reply }).await
+    }
+
+    /// Takes a hold back; one that has ended is no mistake.
+    ///
+    /// # Errors
+    /// If the sandbox is gone.
+    pub async fn release(&self, id: SandboxId, hold: HoldId) -> Result<(), OperationError> {
+        let mailbox = self.mailbox(id)?;
+        mailbox.send(Command::Release { hold }).await.map_err(|_| OperationError::NotFound { id })
+    }
+
+    /// Tells everything that happens from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.shared.events.subscribe()
+    }
+
+    /// Gives up to `count` events with numbers above `after`, the oldest first.
+    ///
+    /// # Errors
+    /// If the records cannot be read.
+    pub async fn events(&self, after: u64, count: usize) -> Result<Vec<Event>, RecordsError> {
+        self.shared.records.events(after, count.min(EVENTS_PAGE_MAX)).await
+    }
+
+    /// Takes nothing more on, and waits until everything that was begun has come to its
+    /// end. The sandboxes stay as they are; the next engine takes them up.
+    pub async fn shutdown(self) {
+        self.shared.directory().close();
+        self.shared.closing.send_replace(true);
+        let mut tasks = self.tasks.into_inner().unwrap_or_else(PoisonError::into_inner);
+        while tasks.join_next().await.is_some() {}
+    }
+
+    async fn act(&self, id: SandboxId, verb: Verb) -> Result<Sandbox, OperationError> {
+        self.ask(id, |reply| Command::Do { verb, reply }).await
+    }
+
+    async fn ask<T>(
+        &self,
+        id: SandboxId,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Result<T, OperationError> {
+        let (reply, answer) = oneshot::channel();
+        // The way to the owner is let go of before the wait, or else an engine that
+        // shuts down would wait for it.
+        self.mailbox(id)?.try_send(command(Reply(reply))).map_err(|error| match error {
+            tokio::sync::mpsc::error::TrySendError::Full(_) => OperationError::Busy { id },
+            tokio::sync::mpsc::error::TrySendError::Closed(_) => OperationError::NotFound { id },
+        })?;
+        answer.await.unwrap_or_else(|_| Err(self.without_answer(id)))
+    }
+
+    /// An owner that ended without an answer: with its sandbox, or before it could.
+    fn without_answer(&self, id: SandboxId) -> OperationError {
+        if self.shared.directory().get(id).is_some() {
+            OperationError::Lost { id }
+        } else {
+            OperationError::NotFound { id }
+        }
+    }
+
+    fn mailbox(&self, id: SandboxId) -> Result<tokio::sync::mpsc::Sender<Command>, OperationError> {
+        let directory = self.shared.directory();
+        if directory.is_closing() {
+            return Err(OperationError::ShuttingDown);
+        }
+        let handle = directory.get(id).ok_or(OperationError::NotFound { id })?;
+        Ok(handle.mailbox.clone())
+    }
+
+    /// Runs a task that ends with the engine.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that have ended are let go of, so that their number does not grow.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+}

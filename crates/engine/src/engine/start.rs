@@ -1,0 +1,173 @@
+//! Starting: what an earlier engine left behind is taken up, stopped or removed.
+
+use super::{EVENTS_BEHIND, Engine, Shared};
+use crate::backend::{Alive, Backend, BackendError};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::directory::Directory;
+use crate::error::StartError;
+use crate::owner::{Begin, Owner};
+use crate::reconcile::{self, Action, Plan};
+use crate::records::{Change, Fate, Record, Records};
+use atoll_api::id::SandboxId;
+use atoll_api::sandbox::{EventKind, State};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{broadcast, watch};
+use tokio::task::{self, JoinSet};
+
+/// How long to wait before a removal that failed is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+impl Engine {
+    /// Starts on the records in `path`, which are made if there are none.
+    ///
+    /// On return every sandbox that could be taken up is, and names are right; what is
+    /// to be stopped or removed is so soon after. Trouble with a single sandbox makes
+    /// that one fail, and not the start.
+    ///
+    /// # Errors
+    /// If the records cannot be read, or the host not be looked at.
+    pub async fn start(
+        config: Config,
+        backend: Arc<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        path: PathBuf,
+    ) -> Result<Self, StartError> {
+        let host = backend.clone();
+        let looked = task::spawn_blocking(move || {
+            let (records, known) = Records::open(&path).map_err(StartError::Records)?;
+            let inventory = host.inventory().map_err(StartError::Inventory)?;
+            Ok((records, reconcile::plan(known, &inventory)))
+        });
+        let (records, plan) = looked.await.expect("neither of them panics")?;
+        let shared = Arc::new(Shared {
+            config,
+            backend,
+            clock,
+            records,
+            events: broadcast::Sender::new(EVENTS_BEHIND),
+            closing: watch::Sender::new(false),
+            directory: Mutex::new(Directory::new(config.sandboxes_max)),
+        });
+        let engine = Self { shared, tasks: Mutex::new(JoinSet::new()) };
+        engine.carry_out(plan).await;
+        Ok(engine)
+    }
+
+    async fn carry_out(&self, plan: Plan) {
+        for (record, action) in plan.known {
+            let (record, begin) = self.prepare(record, action).await;
+            let name = record.name.clone().filter(|_| record.state != State::Deleted);
+            let id = record.id;
+            let (owner, handle) = Owner::new(self.shared.clone(), record);
+            self.shared.directory().insert(name.as_ref(), id, handle);
+            self.spawn(owner.run(begin));
+        }
+        for id in plan.unknown {
+            self.spawn(remove_unknown(self.shared.clone(), id));
+        }
+    }
+
+    /// Brings a record up to what is the case, and says what its owner begins with.
+    ///
+    /// States are set here, not stepped through: what led to them, nobody saw.
+    async fn prepare(&self, record: Record, action: Action) -> (Record, Begin) {
+        let (mut state, mut alive, mut cause) = (State::Failed, None, None);
+        match action {
+            Action::Remove => state = State::Deleted,
+            Action::Settle(found) => state = found,
+            Action::Adopt(found) => match self.adopt(record.id).await {
+                Ok(taken) => (state, alive) = (found, Some(taken)),
+                // Its processes ended in between.
+                Err(BackendError::NotFound { .. }) => state = State::Stopped,
+                Err(error) => cause = Some(format!("it could not be taken up: {error}")),
+            },
+            // Without its descriptor it is killed after the grace.
+            Action::StopAgain => {
+                (state, alive) = (State::Stopping, self.adopt(record.id).await.ok());
+            }
+        }
+        let begin = match action {
+            Action::StopAgain => Begin::FinishStop(alive),
+            Action::Adopt(_) | Action::Settle(_) | Action::Remove => Begin::Found(alive),
+        };
+        (self.note(record, state, cause, action).await, begin)
+    }
+
+    async fn adopt(&self, id: SandboxId) -> Result<Alive, BackendError> {
+        let backend = self.shared.backend.clone();
+        let adopted = task::spawn_blocking(move || backend.adopt(id)).await;
+        adopted.expect("a backend does not panic")
+    }
+
+    /// Writes what was found out, if it is news.
+    async fn note(
+        &self,
+        mut record: Record,
+        state: State,
+        cause: Option<String>,
+        action: Action,
+    ) -> Record {
+        let is_news = record.state != state;
+        if !is_news && !matches!(action, Action::Adopt(_)) {
+            return record;
+        }
+        let now = self.shared.clock.now();
+        let cause = cause.or_else(|| gone(state).map(str::to_owned));
+        let what = match (state, &cause) {
+            (State::Failed, Some(cause)) => EventKind::Failed { cause: cause.clone() },
+            (State::Stopped, _) => EventKind::Stopped { forced: false },
+            (State::Stopping, _) => EventKind::Stopping { reason: "start".to_owned() },
+            (State::Deleted, _) => EventKind::Deleted { reason: "start".to_owned() },
+            _ => EventKind::Adopted,
+        };
+        if is_news {
+            (record.state, record.state_since, record.cause) = (state, now, cause);
+        }
+        let change = Change { record: record.clone(), fate: Fate::Keep, what, at: now };
+        // What cannot be written is found out again by the next start.
+        if let Ok(event) = self.shared.records.apply(change).await {
+            drop(self.shared.events.send(event));
+        }
+        record
+    }
+}
+
+/// Why a sandbox is in a state that nobody asked for.
+fn gone(state: State) -> Option<&'static str> {
+    match state {
+        State::Stopped => Some("its processes ended while no server ran"),
+        State::Failed => Some("it was not on the host any more, or not whole, at a server's start"),
+        State::Creating
+        | State::Running
+        | State::Pausing
+        | State::Paused
+        | State::Resuming
+        | State::Stopping
+        | State::Archived
+        | State::Deleted => None,
+    }
+}
+
+/// Removes what is on the host though nothing is recorded of it. What is left when the
+/// engine shuts down is left to the next one.
+async fn remove_unknown(shared: Arc<Shared>, id: SandboxId) {
+    let mut closing = shared.closing.subscribe();
+    loop {
+        let backend = shared.backend.clone();
+        let removed = task::spawn_blocking(move || {
+            backend.kill(id)?;
+            backend.remove(id)
+        });
+        if removed.await.expect("a backend does not panic").is_ok() {
+            return;
+        }
+        let again_at = shared.clock.now().after(RETRY_AFTER);
+        tokio::select! {
+            () = shared.clock.wait_until(again_at) => {}
+            _ = closing.wait_for(|&is_closing| is_closing) => return,
+        }
+    }
+}

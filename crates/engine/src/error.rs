@@ -1,0 +1,351 @@
+//! Errors of the engine, and the one place where each becomes an [`ApiError`].
+
+use crate::backend::BackendError;
+use crate::lifecycle::{CapExceeded, HoldError};
+use crate::records::RecordsError;
+use crate::state::Verb;
+use atoll_api::error::{ApiError, ErrorCode, ErrorDetails, Retry, TookEffect};
+use atoll_api::id::SandboxId;
+use atoll_api::name::SandboxName;
+use atoll_api::sandbox::{InvalidRequest, State, Tier};
+use std::sync::Arc;
+
+/// When to ask again where a limit is used up, in milliseconds.
+const CAPACITY_RETRY_MS: u64 = 1000;
+/// When to ask again where a sandbox has too much to do, in milliseconds.
+const BUSY_RETRY_MS: u64 = 100;
+
+/// Why the engine could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The records cannot be used.
+    #[error("could not read the records")]
+    Records(#[source] RecordsError),
+    /// It cannot be told what is on the host.
+    #[error("could not list what is on this host")]
+    Inventory(#[source] BackendError),
+}
+
+/// Why a sandbox was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The request is wrong.
+    #[error(transparent)]
+    Invalid(#[from] InvalidRequest),
+    /// The request asks for more than it may.
+    #[error(transparent)]
+    Cap(#[from] CapExceeded),
+    /// The tier cannot do what the request needs.
+    #[error("the tier {tier} lacks {capability} on this host")]
+    Unsupported {
+        /// The tier.
+        tier: Tier,
+        /// The flag of what it lacks.
+        capability: &'static str,
+    },
+    /// A sandbox has that name.
+    #[error("the name {name} belongs to {holder}")]
+    NameTaken {
+        /// The name.
+        name: SandboxName,
+        /// Who has it.
+        holder: SandboxId,
+    },
+    /// There are as many sandboxes as there may be.
+    #[error("this host has {sandboxes_max} sandboxes, which is the most")]
+    Capacity {
+        /// The limit.
+        sandboxes_max: usize,
+    },
+    /// The engine shuts down.
+    #[error("the server shuts down")]
+    ShuttingDown,
+    /// The system gave no random bytes for an id.
+    #[error("could not get random bytes for an id")]
+    Random(#[source] getrandom::Error),
+    /// The backend could not make it; what was made of it is removed.
+    #[error("could not make sandbox {id}")]
+    Backend {
+        /// The id that it would have had.
+        id: SandboxId,
+        /// What failed.
+        source: Arc<BackendError>,
+    },
+    /// It could not be recorded; what was made of it is removed.
+    #[error("could not record sandbox {id}")]
+    Records {
+        /// The id that it would have had.
+        id: SandboxId,
+        /// What failed.
+        source: Arc<RecordsError>,
+    },
+    /// It was deleted before it was made.
+    #[error("the creation of sandbox {id} was cancelled")]
+    Cancelled {
+        /// The id that it would have had.
+        id: SandboxId,
+    },
+}
+
+/// Why something could not be done with a sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum OperationError {
+    /// There is no such sandbox.
+    #[error("no sandbox {id}")]
+    NotFound {
+        /// The id.
+        id: SandboxId,
+    },
+    /// It makes no sense now.
+    #[error("sandbox {id} is {state}: {} makes no sense", verb_word(*.verb))]
+    WrongState {
+        /// The sandbox.
+        id: SandboxId,
+        /// What was asked for.
+        verb: Verb,
+        /// The state that it is in.
+        state: State,
+    },
+    /// The tier cannot do it.
+    #[error("the tier {tier} of sandbox {id} lacks {capability} on this host")]
+    Unsupported {
+        /// The sandbox.
+        id: SandboxId,
+        /// Its tier.
+        tier: Tier,
+        /// The flag of what it lacks.
+        capability: &'static str,
+    },
+    /// Too many requests wait for this sandbox.
+    #[error("too many requests wait for sandbox {id}")]
+    Busy {
+        /// The sandbox.
+        id: SandboxId,
+    },
+    /// The engine shuts down.
+    #[error("the server shuts down")]
+    ShuttingDown,
+    /// The request asks for more than it may.
+    #[error(transparent)]
+    Cap(#[from] CapExceeded),
+    /// It cannot be held like that.
+    #[error("could not hold sandbox {id} awake")]
+    Hold {
+        /// The sandbox.
+        id: SandboxId,
+        /// Why.
+        source: HoldError,
+    },
+    /// The backend failed.
+    #[error("could not {} sandbox {id}, which is {state} now", verb_word(*.verb))]
+    Backend {
+        /// The sandbox.
+        id: SandboxId,
+        /// What was asked for, or the part of it that failed.
+        verb: Verb,
+        /// The state that it is in now.
+        state: State,
+        /// What failed.
+        source: BackendError,
+    },
+    /// It could not be recorded, so it was not done.
+    #[error("could not record what is to be done with sandbox {id}")]
+    Records {
+        /// The sandbox.
+        id: SandboxId,
+        /// What failed.
+        source: RecordsError,
+    },
+    /// Whoever carried it out is gone.
+    #[error("it is not known what became of the request to sandbox {id}")]
+    Lost {
+        /// The sandbox.
+        id: SandboxId,
+    },
+}
+
+fn verb_word(verb: Verb) -> &'static str {
+    match verb {
+        Verb::Pause => "pause",
+        Verb::Resume => "resume",
+        Verb::Stop => "stop",
+        Verb::Kill => "kill",
+        Verb::Delete => "delete",
+    }
+}
+
+/// An error that says that nothing happened and may be asked again.
+fn plain(code: ErrorCode, error: &dyn std::error::Error, next_step: &str) -> ApiError {
+    ApiError {
+        code,
+        message: error.to_string(),
+        took_effect: TookEffect::No,
+        retry: Retry::Safe,
+        next_step: next_step.to_owned(),
+        details: ErrorDetails::default(),
+    }
+}
+
+/// The same request would fail again.
+fn hopeless(code: ErrorCode, error: &dyn std::error::Error, next_step: &str) -> ApiError {
+    ApiError { retry: Retry::Unsafe, ..plain(code, error, next_step) }
+}
+
+fn invalid(error: &InvalidRequest) -> ApiError {
+    let mut answer = hopeless(ErrorCode::Invalid, error, "correct the field and ask again");
+    answer.details.field = Some(error.field().to_owned());
+    answer
+}
+
+fn cap_exceeded(error: &CapExceeded) -> ApiError {
+    let next_step = "ask for no more than the cap, or have the operator raise it";
+    let mut answer = hopeless(ErrorCode::RefusedByPolicy, error, next_step);
+    answer.details.field = Some(error.field.to_owned());
+    answer.details.limit = Some(error.cap_name.to_owned());
+    answer.details.limit_value = Some(error.cap);
+    answer
+}
+
+fn unsupported(error: &dyn std::error::Error, capability: &str) -> ApiError {
+    let next_step = "ask for another tier, or without what this one lacks; `atoll doctor` says why";
+    let mut answer = hopeless(ErrorCode::UnsupportedByTier, error, next_step);
+    answer.details.capability = Some(capability.to_owned());
+    answer
+}
+
+fn shutting_down(error: &dyn std::error::Error) -> ApiError {
+    plain(ErrorCode::NotReady, error, "ask again when the server is back")
+}
+
+/// The text of an error of the host goes to the log; a disk that is full is the
+/// caller's business too.
+fn of_backend(error: &dyn std::error::Error, source: &BackendError) -> ApiError {
+    match source {
+        BackendError::NotFound { .. } => {
+            plain(ErrorCode::Lost, error, "the host has lost it: look at its state, or delete it")
+        }
+        BackendError::Image { .. } => {
+            let mut answer = hopeless(ErrorCode::Invalid, error, "name another image");
+            answer.message = source.to_string();
+            answer.details.field = Some("image".to_owned());
+            answer
+        }
+        BackendError::DiskFull { .. } => {
+            let next_step = "delete sandboxes that are not needed, then ask again";
+            let mut answer = plain(ErrorCode::Capacity, error, next_step);
+            answer.details.limit = Some("disk_bytes".to_owned());
+            answer
+        }
+        BackendError::Cancelled => plain(ErrorCode::Conflict, error, "ask again if it is wanted"),
+        BackendError::Call { .. } => {
+            plain(ErrorCode::Internal, error, "ask again; if it stays so, see the server's log")
+        }
+    }
+}
+
+fn of_records(error: &dyn std::error::Error, source: &RecordsError) -> ApiError {
+    match source {
+        RecordsError::Full { .. } => {
+            let next_step = "make room on the server's disk, then ask again";
+            plain(ErrorCode::Capacity, error, next_step)
+        }
+        RecordsError::NameTaken { .. } => {
+            hopeless(ErrorCode::Conflict, error, "choose another name")
+        }
+        RecordsError::File { .. }
+        | RecordsError::Thread { .. }
+        | RecordsError::InUse { .. }
+        | RecordsError::TooNew { .. }
+        | RecordsError::Damaged { .. }
+        | RecordsError::Sql { .. } => plain(ErrorCode::Internal, error, "see the server's log"),
+    }
+}
+
+impl CreateError {
+    /// What the caller is answered.
+    pub fn to_api(&self) -> ApiError {
+        match self {
+            Self::Invalid(error) => invalid(error),
+            Self::Cap(error) => cap_exceeded(error),
+            Self::Unsupported { capability, .. } => unsupported(self, capability),
+            Self::NameTaken { holder, .. } => {
+                let next_step = "use that sandbox, delete it, or choose another name";
+                let mut answer = hopeless(ErrorCode::Conflict, self, next_step);
+                answer.details.sandbox_id = Some(*holder);
+                answer
+            }
+            Self::Capacity { sandboxes_max } => {
+                let next_step = "delete a sandbox, or ask again later";
+                let mut answer = plain(ErrorCode::Capacity, self, next_step);
+                answer.retry = Retry::After { after_ms: CAPACITY_RETRY_MS };
+                answer.details.limit = Some("sandboxes_max".to_owned());
+                answer.details.limit_value = u64::try_from(*sandboxes_max).ok();
+                answer
+            }
+            Self::ShuttingDown => shutting_down(self),
+            Self::Random(_) => plain(ErrorCode::Internal, self, "see the server's log"),
+            Self::Backend { source, .. } => of_backend(self, source),
+            Self::Records { source, .. } => of_records(self, source),
+            Self::Cancelled { .. } => plain(ErrorCode::Conflict, self, "ask again if it is wanted"),
+        }
+    }
+}
+
+impl OperationError {
+    /// What the caller is answered.
+    pub fn to_api(&self) -> ApiError {
+        let mut answer = match self {
+            Self::NotFound { .. } => {
+                hopeless(ErrorCode::NotFound, self, "list the sandboxes that there are")
+            }
+            Self::WrongState { state, .. } => {
+                let next_step = "look at its state, and bring it into another one first";
+                let mut answer = hopeless(ErrorCode::WrongState, self, next_step);
+                answer.details.state = Some(*state);
+                answer
+            }
+            Self::Unsupported { capability, .. } => unsupported(self, capability),
+            Self::Busy { .. } => ApiError {
+                retry: Retry::After { after_ms: BUSY_RETRY_MS },
+                ..plain(ErrorCode::Capacity, self, "ask again a little later")
+            },
+            Self::ShuttingDown => shutting_down(self),
+            Self::Cap(error) => cap_exceeded(error),
+            Self::Hold { source, .. } => {
+                let mut answer = hopeless(ErrorCode::RefusedByPolicy, self, "hold it for less");
+                answer.message = format!("{self}: {source}");
+                answer
+            }
+            Self::Backend { state, source, .. } => {
+                let mut answer = of_backend(self, source);
+                // A stop or kill that failed has killed some of its processes.
+                let is_as_before = matches!(state, State::Running | State::Paused | State::Stopped);
+                answer.took_effect =
+                    if is_as_before { TookEffect::No } else { TookEffect::Unknown };
+                answer.details.state = Some(*state);
+                answer
+            }
+            Self::Records { source, .. } => of_records(self, source),
+            Self::Lost { .. } => ApiError {
+                took_effect: TookEffect::Unknown,
+                ..hopeless(ErrorCode::Lost, self, "look at its state before asking again")
+            },
+        };
+        answer.details.sandbox_id = self.sandbox_id();
+        answer
+    }
+
+    fn sandbox_id(&self) -> Option<SandboxId> {
+        match self {
+            Self::NotFound { id }
+            | Self::WrongState { id, .. }
+            | Self::Unsupported { id, .. }
+            | Self::Busy { id }
+            | Self::Hold { id, .. }
+            | Self::Backend { id, .. }
+            | Self::Records { id, .. }
+            | Self::Lost { id } => Some(*id),
+            Self::ShuttingDown | Self::Cap(_) => None,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! How others reach an owner.
+
+use crate::backend::{BackendError, Progress};
+use crate::error::OperationError;
+use crate::lifecycle::HoldId;
+use crate::records::RecordsError;
+use crate::state::Verb;
+use atoll_api::id::SandboxId;
+use atoll_api::sandbox::{HoldCause, Lifecycle, Sandbox};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Commands that wait at most; another one is refused.
+pub(super) const MAILBOX: usize = 64;
+
+/// What an owner is asked for.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Do { verb: Verb, reply: Reply<Sandbox> },
+    SetLifecycle { lifecycle: Lifecycle, reply: Reply<Sandbox> },
+    Hold { cause: HoldCause, bound: Duration, reply: Reply<HoldId> },
+    Release { hold: HoldId },
+}
+
+impl Command {
+    /// Whether it makes waiting for processes to end by themselves pointless.
+    pub(super) fn is_forceful(&self) -> bool {
+        matches!(self, Self::Do { verb: Verb::Kill | Verb::Delete, .. })
+    }
+
+    pub(super) fn is_deletion(&self) -> bool {
+        matches!(self, Self::Do { verb: Verb::Delete, .. })
+    }
+}
+
+/// Where an answer goes. Whoever asked may have gone.
+#[derive(Debug)]
+pub(crate) struct Reply<T>(pub(crate) oneshot::Sender<Result<T, OperationError>>);
+
+impl<T> Reply<T> {
+    pub(super) fn give(self, answer: Result<T, OperationError>) {
+        drop(self.0.send(answer));
+    }
+}
+
+/// How a creation stands.
+#[derive(Debug, Clone)]
+pub(crate) enum Creation {
+    UnderWay,
+    Done,
+    Failed(CreationFailure),
+}
+
+/// Why a creation failed; everybody who waits for it is told.
+#[derive(Debug, Clone)]
+pub(crate) enum CreationFailure {
+    Backend(Arc<BackendError>),
+    Records(Arc<RecordsError>),
+    Cancelled,
+}
+
+/// The way to an owner.
+#[derive(Debug, Clone)]
+pub(crate) struct Handle {
+    pub(crate) id: SandboxId,
+    pub(crate) mailbox: mpsc::Sender<Command>,
+    pub(crate) view: watch::Receiver<Sandbox>,
+    /// The creation, if this server made it.
+    pub(crate) creation: Option<Arc<Waiting>>,
+}
+
+impl Handle {
+    pub(super) fn new(
+        id: SandboxId,
+        view: watch::Receiver<Sandbox>,
+    ) -> (Self, mpsc::Receiver<Command>) {
+        let (sender, mailbox) = mpsc::channel(MAILBOX);
+        (Self { id, mailbox: sender, view, creation: None }, mailbox)
+    }
+
+    /// The same, for a sandbox that is being made.
+    pub(crate) fn with_creation(
+        self,
+        progress: Arc<Progress>,
+        outcome: watch::Receiver<Creation>,
+    ) -> Self {
+        let waiting = Waiting { progress, outcome, count: AtomicUsize::new(0) };
+        Self { creation: Some(Arc::new(waiting)), ..self }
+    }
+}
+
+/// A creation, and how many wait for it.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    progress: Arc<Progress>,
+    outcome: watch::Receiver<Creation>,
+    count: AtomicUsize,
+}
+
+/// One who waits for a creation. When the last one goes, it is given up.
+#[derive(Debug)]
+pub(crate) struct Waiter(Arc<Waiting>);
+
+impl Waiter {
+    pub(crate) fn new(waiting: &Arc<Waiting>) -> Self {
+        waiting.count.fetch_add(1, Ordering::Relaxed);
+        Self(waiting.clone())
+    }
+
+    /// Waits for the end of the creation.
+    pub(crate) async fn wait(self) -> Result<(), CreationFailure> {
+        let mut outcome = self.0.outcome.clone();
+        let over = outcome.wait_for(|creation| !matches!(creation, Creation::UnderWay)).await;
+        match over.as_deref() {
+            Ok(Creation::Done | Creation::UnderWay) => Ok(()),
+            Ok(Creation::Failed(failure)) => Err(failure.clone()),
+            // The owner was ended with the engine.
+            Err(_) => Err(CreationFailure::Cancelled),
+        }
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // After the end of the creation this means nothing.
+            self.0.progress.cancel();
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The owner of a sandbox: the one task that changes its state.
+//!
+//! Callers send commands to a bounded mailbox and wait for the answer. One that
+//! stops to wait changes nothing: what was begun comes to its end. The exception is
+//! a creation, which is given up, and what was made of it removed, once nobody
+//! waits for it any more.
+//!
+//! What a lifecycle brings about goes through the same code as a request. Every
+//! intent is written to the records before anything happens on the host.
+
+mod host;
+mod mailbox;
+mod removal;
+mod transitions;
+
+pub(crate) use mailbox::{Command, Creation, CreationFailure, Handle, Reply, Waiter};
+
+use crate::backend::{Alive, Progress};
+use crate::engine::Shared;
+use crate::error::OperationError;
+use crate::lifecycle::{self, Activity, Decision, Facts};
+use crate::records::{Change, Fate, Record, RecordsError};
+use crate::state::{self, Step, Verb};
+use atoll_api::sandbox::{EventKind, Sandbox, State};
+use atoll_api::time::Timestamp;
+use host::Exit;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// How long to wait before something that failed by itself is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+
+/// How often the use of the processor is looked at, as a part of the idle time.
+const SAMPLES_PER_IDLE_TIME: u64 = 4;
+
+/// How an owner begins.
+pub(crate) enum Begin {
+    /// Make the sandbox.
+    Create(Arc<Progress>, watch::Sender<Creation>),
+    /// Go on with what was found on the host.
+    Found(Option<Alive>),
+    /// Stop it: a server that died had begun to.
+    FinishStop(Option<Alive>),
+}
+
+/// See the module.
+pub(crate) struct Owner {
+    shared: Arc<Shared>,
+    record: Record,
+    activity: Activity,
+    exit: Exit,
+    mailbox: mpsc::Receiver<Command>,
+    /// Commands that came while another one was carried out; at most as many as fit
+    /// into the mailbox.
+    deferred: VecDeque<Command>,
+    view: watch::Sender<Sandbox>,
+    /// The creation that is under way, to be cancelled by a deletion.
+    progress: Option<Arc<Progress>>,
+    /// Until when nothing is tried by itself, after a failure.
+    patience_until: Option<Timestamp>,
+    /// Nothing is left on the host.
+    is_removed: bool,
+}
+
+/// What an owner that waits is woken by.
+enum Woken {
+    Command(Command),
+    Closed,
+    Time,
+    Exit,
+}
+
+impl Owner {
+    /// Makes an owner and the handle by which it is reached.
+    pub(crate) fn new(shared: Arc<Shared>, record: Record) -> (Self, Handle) {
+        let view = watch::Sender::new(record.view(Vec::new()));
+        let (handle, mailbox) = Handle::new(record.id, view.subscribe());
+        let owner = Self {
+            activity: Activity::new(shared.clock.now(), shared.config.hold_max),
+            shared,
+            record,
+            exit: Exit::none(),
+            mailbox,
+            deferred: VecDeque::new(),
+            view,
+            progress: None,
+            patience_until: None,
+            is_removed: false,
+        };
+        (owner, handle)
+    }
+
+    /// Lives until nothing is left of the sandbox, or nobody can reach it any more.
+    pub(crate) async fn run(mut self, begin: Begin) {
+        match begin {
+            Begin::Create(progress, creation) => self.create(progress, &creation).await,
+            Begin::Found(alive) => self.take_up(alive).await,
+            Begin::FinishStop(alive) => {
+                self.take_up(alive).await;
+                self.finish_stop().await;
+            }
+        }
+        loop {
+            if self.record.state == State::Deleted {
+                return self.remove().await;
+            }
+            let decision = self.decide();
+            if let Some(due) = decision.due {
+                self.act_alone(due).await;
+                continue;
+            }
+            match self.wait(decision.look_at).await {
+                Woken::Command(command) => self.handle(command).await,
+                Woken::Exit => self.ended().await,
+                Woken::Time => self.sample().await,
+                Woken::Closed => return,
+            }
+        }
+    }
+
+    /// Waits for whatever comes first. Nothing is lost by the branches that lose.
+    async fn wait(&mut self, look_at: Option<Timestamp>) -> Woken {
+        if let Some(command) = self.deferred.pop_front() {
+            return Woken::Command(command);
+        }
+        let clock = self.shared.clock.clone();
+        tokio::select! {
+            command = self.mailbox.recv() => command.map_or(Woken::Closed, Woken::Command),
+            () = self.exit.wait() => Woken::Exit,
+            () = at(&*clock, look_at) => Woken::Time,
+        }
+    }
+
+    async fn handle(&mut self, command: Command) {
+        match command {
+            Command::Do { verb, reply } => {
+                let done = self.act(verb, "request").await;
+                reply.give(done.map(|()| self.view.borrow().clone()));
+            }
+            Command::SetLifecycle { lifecycle, reply } => {
+                let before = self.record.clone();
+                self.record.lifecycle = lifecycle;
+                self.record.lease_from = self.shared.clock.now();
+                let done = self.write(EventKind::LifecycleSet, Fate::Keep).await;
+                if done.is_err() {
+                    self.record = before;
+                }
+                self.publish();
+                let id = self.record.id;
+                let done = done.map_err(|source| OperationError::Records { id, source });
+                reply.give(done.map(|()| self.view.borrow().clone()));
+            }
+            Command::Hold { cause, bound, reply } => {
+                let held = self.activity.hold(self.shared.clock.now(), cause, bound);
+                self.publish();
+                let id = self.record.id;
+                reply.give(held.map_err(|source| OperationError::Hold { id, source }));
+            }
+            Command::Release { hold } => {
+                self.activity.release(self.shared.clock.now(), hold);
+                self.publish();
+            }
+        }
+    }
+
+    /// What is due now, and when to look again.
+    fn decide(&self) -> Decision {
+        let now = self.shared.clock.now();
+        let facts = Facts {
+            state: self.record.state,
+            state_since: self.record.state_since,
+            created_at: self.record.created_at,
+            lease_from: self.record.lease_from,
+            works_until: self.activity.works_until(),
+        };
+        let decision = lifecycle::decide(now, &self.record.lifecycle, &facts);
+        if let Some(until) = self.patience_until.filter(|&until| until > now) {
+            return Decision { due: None, look_at: Some(until) };
+        }
+        let sample_at = self.sample_at(now);
+        let look_at = [decision.look_at, sample_at].into_iter().flatten().min();
+        Decision { look_at, ..decision }
+    }
+
+    /// When to look at the use of the processor: only what may idle is looked at.
+    fn sample_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let idle_stop_ms =
+            self.record.lifecycle.idle_stop_ms.filter(|_| self.record.state == State::Running)?;
+        let period = Duration::from_millis((idle_stop_ms / SAMPLES_PER_IDLE_TIME).max(1));
+        Some(self.activity.sampled_at().unwrap_or(now).after(period))
+    }
+
+    /// Does what is due. Before a sandbox is stopped for being idle, its use of the
+    /// processor is looked at once more.
+    async fn act_alone(&mut self, due: lifecycle::Due) {
+        if due.verb == Verb::Stop {
+            self.sample().await;
+            if self.decide().due != Some(due) {
+                return;
+            }
+        }
+        if self.act(due.verb, due.reason).await.is_err() {
+            self.patience_until = Some(self.shared.clock.now().after(RETRY_AFTER));
+        }
+    }
+
+    /// Goes a step that is an intent: it is written, or nothing happens.
+    async fn intend(&mut self, step: Step, what: EventKind) -> Result<(), RecordsError> {
+        let before = self.record.clone();
+        self.enter(step, None);
+        let written = self.write(what, Fate::Keep).await;
+        if written.is_err() {
+            self.record = before;
+        } else {
+            self.publish();
+        }
+        written
+    }
+
+    /// Goes a step that has happened already. If it cannot be written it is so all
+    /// the same: the next write carries it, and a start before that sees it on the host.
+    async fn settle(&mut self, step: Step, cause: Option<String>, what: EventKind) {
+        self.enter(step, cause);
+        self.write(what, Fate::Keep).await.unwrap_or_default();
+        self.publish();
+    }
+
+    fn enter(&mut self, step: Step, cause: Option<String>) {
+        let next = state::next(self.record.state, step);
+        self.record.state = next.expect("the owner takes only steps that are there");
+        self.record.state_since = self.shared.clock.now();
+        self.record.cause = cause;
+    }
+
+    /// Writes the record with what happened, and tells who listens.
+    async fn write(&self, what: EventKind, fate: Fate) -> Result<(), RecordsError> {
+        let at = self.shared.clock.now();
+        let change = Change { record: self.record.clone(), fate, what, at };
+        let event = self.shared.records.apply(change).await?;
+        // Nobody has to listen.
+        drop(self.shared.events.send(event));
+        Ok(())
+    }
+
+    fn publish(&self) {
+        let holds = self.activity.holds(self.shared.clock.now());
+        self.view.send_replace(self.record.view(holds));
+    }
+}
+
+/// Waits for a time, or for ever if there is none.
+async fn at(clock: &dyn crate::clock::Clock, time: Option<Timestamp>) {
+    match time {
+        Some(time) => clock.wait_until(time).await,
+        None => std::future::pending().await,
+    }
+}

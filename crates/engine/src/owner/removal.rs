@@ -1,0 +1,104 @@
+//! The end: a deleted sandbox is removed from the host.
+//!
+//! Its name is free as soon as it is deleted; its place is free only when nothing
+//! is left of it, so that a host that cannot get rid of sandboxes takes no more.
+
+use super::{Command, Owner, RETRY_AFTER};
+use crate::error::OperationError;
+use crate::records::{Fate, RecordsError};
+use crate::state::{Step, Verb};
+use atoll_api::sandbox::{EventKind, State};
+
+impl Owner {
+    /// Deletes it: on return its name is free and none of its processes runs, unless
+    /// they could not be killed, which the removal tries again.
+    pub(super) async fn delete(&mut self, reason: &str) -> Result<(), OperationError> {
+        let what = EventKind::Deleted { reason: reason.to_owned() };
+        match self.intend(Step::Delete, what).await {
+            // Deleting is what makes room, so it may not need any.
+            Ok(()) | Err(RecordsError::Full { .. }) => {}
+            Err(source) => return Err(OperationError::Records { id: self.record.id, source }),
+        }
+        if self.record.state != State::Deleted {
+            self.enter(Step::Delete, None);
+            self.publish();
+        }
+        self.free_name();
+        self.call(|backend, id| backend.kill(id)).await.unwrap_or_default();
+        Ok(())
+    }
+
+    /// Deletes it for a reason of its own; there is nobody to refuse to.
+    pub(super) async fn leave(&mut self, reason: String) {
+        let cause = Some(reason.clone());
+        self.settle(Step::Delete, cause, EventKind::Deleted { reason }).await;
+        self.free_name();
+    }
+
+    /// Removes it from the host, again and again until it worked. What is left when
+    /// the server ends is removed by the next one.
+    pub(super) async fn remove(mut self) {
+        while !self.is_removed {
+            self.remove_once().await;
+            if !self.is_removed && !self.pause_before_retry().await {
+                return;
+            }
+        }
+        while let Some(command) = self.deferred.pop_front() {
+            self.refuse(command);
+        }
+    }
+
+    /// Removes it, if the host lets it.
+    pub(super) async fn remove_once(&mut self) {
+        let removed = self.call(|backend, id| {
+            backend.kill(id)?;
+            backend.remove(id)
+        });
+        if removed.await.is_err() {
+            return;
+        }
+        self.is_removed = true;
+        // If it cannot be forgotten now, the next start finds nothing to remove and
+        // forgets it then.
+        self.write(EventKind::Removed, Fate::Forget).await.unwrap_or_default();
+        self.shared.directory().forget(self.record.name.as_ref(), self.record.id);
+    }
+
+    /// Answers commands until it is time; gives false if nobody can send any more.
+    async fn pause_before_retry(&mut self) -> bool {
+        let clock = self.shared.clock.clone();
+        let mut time = clock.wait_until(clock.now().after(RETRY_AFTER));
+        loop {
+            while let Some(command) = self.deferred.pop_front() {
+                self.refuse(command);
+            }
+            tokio::select! {
+                () = &mut time => return true,
+                command = self.mailbox.recv() => match command {
+                    Some(command) => self.deferred.push_back(command),
+                    None => return false,
+                },
+            }
+        }
+    }
+
+    /// Answers for a sandbox that is not there any more.
+    fn refuse(&self, command: Command) {
+        let gone = OperationError::NotFound { id: self.record.id };
+        match command {
+            Command::Do { verb: Verb::Delete, reply } => {
+                reply.give(Ok(self.view.borrow().clone()));
+            }
+            Command::Do { reply, .. } | Command::SetLifecycle { reply, .. } => {
+                reply.give(Err(gone));
+            }
+            Command::Hold { reply, .. } => reply.give(Err(gone)),
+            Command::Release { .. } => {}
+        }
+    }
+
+    fn free_name(&self) {
+        self.shared.directory().free_name(self.record.name.as_ref(), self.record.id);
+    }
+}

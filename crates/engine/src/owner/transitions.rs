@@ -1,0 +1,238 @@
+//! Carrying out what is asked for: an intent, calls on the host, an outcome.
+
+use super::host::Exit;
+use super::{Creation, CreationFailure, Owner};
+use crate::backend::{Alive, BackendError, Progress};
+use crate::error::OperationError;
+use crate::records::{Fate, RecordsError};
+use crate::state::{self, Answer, Step, Verb};
+use atoll_api::sandbox::{EventKind, State};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+impl Owner {
+    /// Does what `verb` says, if that makes sense now. `reason` says who wants it.
+    pub(super) async fn act(&mut self, verb: Verb, reason: &str) -> Result<(), OperationError> {
+        let (id, state) = (self.record.id, self.record.state);
+        match state::judge(verb, state) {
+            Answer::Already => return Ok(()),
+            Answer::Refuse => return Err(OperationError::WrongState { id, verb, state }),
+            Answer::Begin(_) => {}
+        }
+        match verb {
+            Verb::Pause => self.pause().await,
+            Verb::Resume if state == State::Paused => self.thaw().await,
+            Verb::Resume => self.start_again().await,
+            Verb::Stop => self.stop(reason).await,
+            Verb::Kill => self.kill(reason).await,
+            Verb::Delete => self.delete(reason).await,
+        }
+    }
+
+    /// Makes the sandbox, or removes what was made of it, and tells who waits.
+    pub(super) async fn create(
+        &mut self,
+        progress: Arc<Progress>,
+        creation: &watch::Sender<Creation>,
+    ) {
+        self.progress = Some(progress.clone());
+        let made = self.make(&progress).await;
+        self.progress = None;
+        let outcome = match made {
+            Ok(()) => Creation::Done,
+            Err(failure) => {
+                self.unmake(&failure).await;
+                Creation::Failed(failure)
+            }
+        };
+        creation.send_replace(outcome);
+    }
+
+    async fn make(&mut self, progress: &Arc<Progress>) -> Result<(), CreationFailure> {
+        let unwritten = |error: RecordsError| CreationFailure::Records(Arc::new(error));
+        self.write(EventKind::Requested, Fate::Keep).await.map_err(unwritten)?;
+        let (spec, reports) = (self.record.spec(), progress.clone());
+        let alive = self.call(move |backend, id| {
+            backend.create(id, &spec, &reports)?;
+            backend.start(id, &spec, &reports)
+        });
+        self.exit = alive.await.and_then(Exit::of).map_err(|error| match error {
+            BackendError::Cancelled => CreationFailure::Cancelled,
+            error => CreationFailure::Backend(Arc::new(error)),
+        })?;
+        if progress.is_cancelled() {
+            return Err(CreationFailure::Cancelled);
+        }
+        self.record.timeline = progress.timeline();
+        self.activity.runs(self.shared.clock.now(), Some(Duration::ZERO));
+        // A creation that is not written down would be removed by the next start.
+        self.intend(Step::Runs, EventKind::Started).await.map_err(unwritten)
+    }
+
+    async fn unmake(&mut self, failure: &CreationFailure) {
+        let reason = match failure {
+            CreationFailure::Backend(error) => format!("it could not be made: {error}"),
+            CreationFailure::Records(error) => format!("it could not be recorded: {error}"),
+            CreationFailure::Cancelled => "its creation was cancelled".to_owned(),
+        };
+        self.exit = Exit::none();
+        self.leave(reason).await;
+        // Tried once before anybody is told, so that a failed creation has left nothing.
+        self.remove_once().await;
+    }
+
+    async fn pause(&mut self) -> Result<(), OperationError> {
+        let id = self.record.id;
+        if !self.shared.backend.capabilities().pause {
+            let tier = self.record.tier;
+            return Err(OperationError::Unsupported { id, tier, capability: "pause" });
+        }
+        self.intend(Step::Pause, EventKind::Pausing).await.map_err(self.unwritten())?;
+        let Err(source) = self.call(|backend, id| backend.freeze(id)).await else {
+            self.settle(Step::Frozen, None, EventKind::Paused).await;
+            return Ok(());
+        };
+        // Some of its processes may be frozen.
+        let cause = source.to_string();
+        match self.call(|backend, id| backend.thaw(id)).await {
+            Ok(()) => self.settle(Step::Runs, None, EventKind::Undone { cause }).await,
+            Err(BackendError::NotFound { .. }) => self.ended().await,
+            Err(_) => self.give_up(cause).await,
+        }
+        Err(self.failed(Verb::Pause, source))
+    }
+
+    async fn thaw(&mut self) -> Result<(), OperationError> {
+        self.intend(Step::Resume, EventKind::Resuming).await.map_err(self.unwritten())?;
+        match self.call(|backend, id| backend.thaw(id)).await {
+            Ok(()) => {
+                self.activity.runs(self.shared.clock.now(), None);
+                self.settle(Step::Runs, None, EventKind::Started).await;
+                Ok(())
+            }
+            Err(source) => {
+                let cause = source.to_string();
+                self.settle(Step::Frozen, None, EventKind::Undone { cause }).await;
+                Err(self.failed(Verb::Resume, source))
+            }
+        }
+    }
+
+    async fn start_again(&mut self) -> Result<(), OperationError> {
+        self.intend(Step::Resume, EventKind::Resuming).await.map_err(self.unwritten())?;
+        let (spec, progress) = (self.record.spec(), Progress::new(Instant::now()));
+        let alive = self.call(move |backend, id| backend.start(id, &spec, &progress)).await;
+        match alive.and_then(Exit::of) {
+            Ok(exit) => {
+                self.exit = exit;
+                self.activity.runs(self.shared.clock.now(), Some(Duration::ZERO));
+                self.settle(Step::Runs, None, EventKind::Started).await;
+                Ok(())
+            }
+            Err(source) => {
+                let cause = source.to_string();
+                match self.call(|backend, id| backend.kill(id)).await {
+                    Ok(()) => self.settle(Step::Ended, None, EventKind::Undone { cause }).await,
+                    Err(_) => self.give_up(cause).await,
+                }
+                Err(self.failed(Verb::Resume, source))
+            }
+        }
+    }
+
+    async fn stop(&mut self, reason: &str) -> Result<(), OperationError> {
+        let was_frozen = self.record.state == State::Paused;
+        let what = EventKind::Stopping { reason: reason.to_owned() };
+        self.intend(Step::Stop, what).await.map_err(self.unwritten())?;
+        self.ask_and_wait(was_frozen).await
+    }
+
+    async fn kill(&mut self, reason: &str) -> Result<(), OperationError> {
+        let what = EventKind::Stopping { reason: reason.to_owned() };
+        self.intend(Step::Stop, what).await.map_err(self.unwritten())?;
+        self.end_processes(true).await
+    }
+
+    /// Goes on with a stop that another server had begun.
+    pub(super) async fn finish_stop(&mut self) {
+        if self.record.state == State::Stopping {
+            // What came of it is in the state, and an event.
+            drop(self.ask_and_wait(true).await);
+        }
+    }
+
+    /// Asks the processes to end, and kills those that have not when their time is over.
+    async fn ask_and_wait(&mut self, may_be_frozen: bool) -> Result<(), OperationError> {
+        let asked = self.call(move |backend, id| {
+            if may_be_frozen {
+                // Frozen processes do not hear.
+                backend.thaw(id)?;
+            }
+            backend.stop(id)
+        });
+        let has_ended = asked.await.is_ok() && self.ended_in_time().await;
+        self.end_processes(!has_ended).await
+    }
+
+    /// Makes sure that no process is left, whether the first one has ended or not.
+    async fn end_processes(&mut self, forced: bool) -> Result<(), OperationError> {
+        match self.call(|backend, id| backend.kill(id)).await {
+            Ok(()) => {
+                self.exit = Exit::none();
+                self.settle(Step::Ended, None, EventKind::Stopped { forced }).await;
+                Ok(())
+            }
+            Err(source) => {
+                self.give_up(format!("its processes could not be killed: {source}")).await;
+                Err(self.failed(Verb::Kill, source))
+            }
+        }
+    }
+
+    /// Notes that the first process has ended though nobody asked.
+    pub(super) async fn ended(&mut self) {
+        self.exit = Exit::none();
+        if let Err(error) = self.call(|backend, id| backend.kill(id)).await {
+            return self.give_up(format!("its processes could not be killed: {error}")).await;
+        }
+        let cause = Some("its first process ended by itself".to_owned());
+        self.settle(Step::Ended, cause, EventKind::Stopped { forced: false }).await;
+    }
+
+    /// Takes up what was found on the host when the server started.
+    pub(super) async fn take_up(&mut self, alive: Option<Alive>) {
+        match alive.map(Exit::of).transpose() {
+            Ok(exit) => self.exit = exit.unwrap_or_else(Exit::none),
+            Err(error) => self.give_up(error.to_string()).await,
+        }
+    }
+
+    /// Looks at the use of the processor.
+    pub(super) async fn sample(&mut self) {
+        if self.record.state != State::Running {
+            return;
+        }
+        let used = self.call(|backend, id| backend.cpu_time(id)).await;
+        let now = self.shared.clock.now();
+        match used {
+            Ok(cpu) => self.activity.sample(now, cpu),
+            Err(_) => self.activity.sample_failed(now),
+        }
+        self.publish();
+    }
+
+    async fn give_up(&mut self, cause: String) {
+        self.exit = Exit::none();
+        self.settle(Step::Broke, Some(cause.clone()), EventKind::Failed { cause }).await;
+    }
+
+    fn unwritten(&self) -> impl FnOnce(RecordsError) -> OperationError + use<> {
+        let id = self.record.id;
+        move |source| OperationError::Records { id, source }
+    }
+
+    fn failed(&self, verb: Verb, source: BackendError) -> OperationError {
+        OperationError::Backend { id: self.record.id, verb, state: self.record.state, source }
+    }
+}
