@@ -159,6 +159,53 @@ pub struct SetMode {
     pub mode: u32,
 }
 
+/// Replaces text in a file, all of it or nothing. Answered by `Edited`.
+///
+/// The file is replaced at once, as by [`Write`]; where somebody else has changed it
+/// meanwhile that is a conflict, and so is text that is not there as often as it
+/// should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edit {
+    /// Which; a regular file of at most [`EDIT_BYTES_MAX`], before and after. A last
+    /// link is followed.
+    pub path: Octets,
+    /// What is done, each in what those before it have made.
+    pub replacements: Vec<Replacement>,
+}
+
+/// One text in place of another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replacement {
+    /// What is there: byte for byte, not a pattern, and not empty.
+    pub old: String,
+    /// What is to be there.
+    pub new: String,
+    /// How often the old text must be there.
+    #[serde(default)]
+    pub expected: Expected,
+}
+
+/// How often something must be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expected {
+    /// So often.
+    Exactly(u32),
+    /// At least once.
+    Any,
+}
+
+impl Default for Expected {
+    fn default() -> Self {
+        Self::Exactly(1)
+    }
+}
+
+/// Longest file that is edited, in bytes.
+pub const EDIT_BYTES_MAX: u64 = 32 << 20;
+
 /// Reads a directory as a tar archive, not compressed. Answered by `Stat`, then
 /// frames `Body`, then `End`; an event `Left` for each name that is not in it, or
 /// not as it should be.

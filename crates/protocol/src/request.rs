@@ -48,6 +48,8 @@ pub enum Request {
     Move(files::Move),
     /// Sets a mode.
     SetMode(files::SetMode),
+    /// Replaces text in a file.
+    Edit(files::Edit),
     /// Reads a directory as an archive.
     Archive(files::Archive),
     /// Unpacks an archive.
@@ -91,6 +93,13 @@ pub enum Reply {
         entries: Vec<Stat>,
         /// There are more.
         is_cut: bool,
+    },
+    /// A file is edited.
+    Edited {
+        /// The file that is there now.
+        stat: Stat,
+        /// How often each text was there, in the order of the request.
+        replaced: Vec<u32>,
     },
     /// An archive is unpacked.
     Unpacked {

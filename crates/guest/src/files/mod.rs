@@ -1,5 +1,5 @@
 //! Files of the sandbox, for the host: read, write, list, look, make, remove,
-//! move, set a mode, pack and unpack.
+//! move, set a mode, edit, pack and unpack.
 //!
 //! A request is answered by a process of its own, which may block and may fail
 //! without harm to others. Every path is resolved by the kernel beneath the
@@ -16,6 +16,7 @@
 
 mod archive;
 mod directory;
+mod edit;
 mod list;
 mod problem;
 mod read;
@@ -120,6 +121,7 @@ fn answer(request: Request, channel: &mut Channel, root: &Root) -> Result<Option
         Request::Remove(request) => remove::remove(root, &request)?,
         Request::Move(request) => relocate::relocate(root, &request)?,
         Request::SetMode(request) => stat::set_mode(root, &request)?,
+        Request::Edit(request) => edit::edit(root, &request)?,
         Request::Archive(request) => {
             archive::archive(root, &request, channel)?;
             return Ok(None);

@@ -27,7 +27,7 @@ pub(super) fn write(root: &Root, request: &Write, channel: &mut Channel) -> Resu
     if request.path.as_bytes().ends_with(b"/") {
         return Err(asked.problem(Code::Invalid, "the path is that of a directory").into());
     }
-    let place = place(root, request, &asked)?;
+    let place = place(root, request.make_parents, &asked)?;
     let there = match place.stat() {
         Ok(stat) => Some(stat),
         Err(Errno::NOENT) => None,
@@ -46,10 +46,10 @@ pub(super) fn write(root: &Root, request: &Write, channel: &mut Channel) -> Resu
 }
 
 /// Where the file is, or is to be: links at the end of the path are followed.
-fn place(root: &Root, request: &Write, asked: &Asked<'_>) -> Result<Place, Problem> {
+pub(super) fn place(root: &Root, make_parents: bool, asked: &Asked<'_>) -> Result<Place, Problem> {
     let path = root.follow(asked.path()).map_err(|errno| asked.errno(errno))?;
     let place = match root.place(&path) {
-        Err(Errno::NOENT) if request.make_parents => directory::parent(root, &path),
+        Err(Errno::NOENT) if make_parents => directory::parent(root, &path),
         place => place,
     };
     let place = place.map_err(|errno| match errno {

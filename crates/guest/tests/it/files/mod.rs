@@ -3,6 +3,7 @@
 
 mod archive;
 mod client;
+mod edit;
 mod hostile;
 mod large;
 mod listing;
