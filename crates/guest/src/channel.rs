@@ -2,11 +2,12 @@
 
 use atoll_protocol::frame::{self, Decoder, Frame, FrameError, Kind};
 use atoll_protocol::problem::Problem;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use serde::Serialize;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 /// A connected socket and what has been received of it.
 #[derive(Debug)]
@@ -98,6 +99,33 @@ impl Channel {
     /// If no frame of that kind has so many bytes.
     pub fn send_raw(&mut self, kind: Kind, payload: &[u8]) -> io::Result<()> {
         self.send_all(&frame::header(kind, payload.len()), payload)
+    }
+
+    /// Sends a frame that says `value`, with a descriptor beside its first byte.
+    ///
+    /// # Errors
+    ///
+    /// As [`Channel::send`].
+    pub fn send_with(
+        &mut self,
+        kind: Kind,
+        value: &impl Serialize,
+        fd: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        frame::put_json(&mut bytes, kind, value)?;
+        atoll_sys::scm::send(self.fd.as_fd(), &bytes, Some(fd))
+    }
+
+    /// Waits so long; says whether the host has gone meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Those of poll(2).
+    pub fn waits_for_end(&mut self, timeout: &Timespec) -> io::Result<bool> {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        // There is nothing that the host would say, so it is its end.
+        Ok(poll(&mut fds, Some(timeout))? > 0)
     }
 
     /// Says why the operation failed.

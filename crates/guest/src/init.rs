@@ -10,7 +10,6 @@ use atoll_sys::process::{self, End, SignalSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process_group};
-use rustix::pty::OpenptFlags;
 use rustix::termios::{OptionalActions, Termios, Winsize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -254,13 +253,10 @@ fn send_terminal(control: &OwnedFd, master: BorrowedFd<'_>) {
     atoll_sys::scm::send(control.as_fd(), &Message::Terminal.encode(), Some(master)).ok();
 }
 
-/// Opens a pty of the sandbox's own devpts, set like the launcher's terminal.
+/// Opens a pty of the sandbox's own devpts, set like the launcher's terminal, as
+/// the controlling terminal of the caller's session.
 fn open_terminal(spec: &TerminalSpec) -> rustix::io::Result<(OwnedFd, Slave)> {
-    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let master = rustix::fs::open("/dev/pts/ptmx", flags, Mode::empty())?;
-    rustix::pty::unlockpt(&master)?;
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let fd = rustix::pty::ioctl_tiocgptpeer(&master, flags)?;
+    let (master, fd) = crate::pty::pair()?;
     if let Some(settings) = &spec.settings {
         rustix::termios::tcsetattr(&fd, OptionalActions::Now, settings)?;
     }

@@ -26,6 +26,16 @@ pub struct Workload {
     pub limits: Vec<(Resource, Rlimit)>,
     /// File mode creation mask.
     pub umask: u32,
+    pub leads: Leads,
+}
+
+/// What the workload's first process is the leader of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leads {
+    /// A process group in the session that PID 1 leads.
+    Group,
+    /// A session of its own, whose terminal is the workload's if it has one.
+    Session,
 }
 
 /// What one standard descriptor of the workload is.
@@ -125,9 +135,18 @@ fn jail(step: &str, error: impl Into<std::io::Error>) -> Failure {
 
 /// Everything between the fork and the walls.
 fn prepare(workload: &Workload, slave: Option<&Slave>) -> Result<(), Failure> {
-    // A group of its own, in the session that PID 1 leads.
-    rustix::process::setpgid(None, None).map_err(|error| jail("setpgid", error))?;
-    if let Some(slave) = slave.filter(|slave| slave.front) {
+    match workload.leads {
+        Leads::Group => {
+            rustix::process::setpgid(None, None).map_err(|error| jail("setpgid", error))?;
+        }
+        Leads::Session => {
+            rustix::process::setsid().map_err(|error| jail("setsid", error))?;
+        }
+    }
+    if let (Some(slave), Leads::Session) = (slave, workload.leads) {
+        // Its group is the terminal's foreground group from then on.
+        rustix::process::ioctl_tiocsctty(&slave.fd).map_err(|error| jail("tiocsctty", error))?;
+    } else if let Some(slave) = slave.filter(|slave| slave.front) {
         // SIGTTOU is blocked here, so a background group may do this.
         rustix::termios::tcsetpgrp(&slave.fd, rustix::process::getpgrp())
             .map_err(|error| jail("tcsetpgrp", error))?;

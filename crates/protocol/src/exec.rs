@@ -14,6 +14,9 @@ pub const ID_BYTES_MAX: usize = 64;
 /// Most bytes that may be kept of one stream.
 pub const KEEP_BYTES_MAX: u64 = 64 << 20;
 
+/// Fewest bytes that may be kept of one stream.
+pub const KEEP_BYTES_MIN: u64 = 4 << 10;
+
 /// Kept of one stream where nothing is said, in bytes.
 pub const KEEP_BYTES_DEFAULT: u64 = 1 << 20;
 
@@ -37,7 +40,7 @@ pub struct Start {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// How many bytes are kept of each stream: a quarter from its head, the rest
-    /// from its tail. At most [`KEEP_BYTES_MAX`].
+    /// from its tail. [`KEEP_BYTES_MIN`] to [`KEEP_BYTES_MAX`].
     #[serde(default = "keep_bytes_default")]
     pub keep_bytes: u64,
     /// What becomes of it when this connection ends before it does.

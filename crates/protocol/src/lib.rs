@@ -22,6 +22,9 @@
 //! the operation. A connection that ends without `Reply`, `Problem` or the end
 //! that its operation has means that the outcome is unknown: lost.
 //!
+//! Connections have no order among each other: who feeds or signals an exec waits
+//! for the reply to its start first.
+//!
 //! The host treats every byte from a guest as hostile. Each kind of frame has a
 //! limit that is checked before anything is allocated, unknown kinds and fields
 //! are refused, and what is decoded is data, never a name to be used on the host.

@@ -16,6 +16,11 @@ pub enum Request {
     /// Says nothing and is answered by [`Reply::Done`] when the guest ends: a
     /// connection that is held to learn of that.
     Attend,
+    /// Stops the clock that execs are timed by, before a freeze. Answered by
+    /// [`Reply::Done`].
+    HoldClock,
+    /// Lets it go on. Answered by [`Reply::Done`].
+    ReleaseClock,
     /// Runs a command.
     Start(exec::Start),
     /// Follows an exec.

@@ -95,6 +95,16 @@ impl Environment {
     }
 }
 
+/// The working directory inside: the caller's own if it is visible there, else
+/// the project's root, else the home directory.
+pub(crate) fn directory(current: Option<&Path>, project: Option<&Path>, home: &Path) -> PathBuf {
+    match (current, project) {
+        (Some(current), Some(project)) if current.starts_with(project) => current.to_owned(),
+        (_, Some(project)) => project.to_owned(),
+        (_, None) => home.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,5 +164,15 @@ mod tests {
         let environment = built(&[("PATH", "/usr/bin:.:/home/ada/secret/bin:/usr/local/bin")]);
         assert_eq!(environment.get("PATH"), Some(OsStr::new("/usr/bin:/usr/local/bin")));
         assert_eq!(environment.hidden_path, [PathBuf::from("/home/ada/secret/bin")]);
+    }
+
+    #[test]
+    fn the_command_starts_where_the_caller_is_if_that_is_visible() {
+        let project = Path::new("/w");
+        let home = Path::new("/h");
+        let at = |current: &str| directory(Some(Path::new(current)), Some(project), home);
+        assert_eq!(at("/w/sub"), Path::new("/w/sub"));
+        assert_eq!(at("/other"), Path::new("/w"));
+        assert_eq!(directory(None, None, home), home);
     }
 }

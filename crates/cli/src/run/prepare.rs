@@ -9,7 +9,7 @@ use super::masker::Mask;
 use super::notes::{self, Notes};
 use super::repository::Repository;
 use super::view::{self, HandedTree, System, View};
-use super::{author, cache, command, environment, image, own, protect, repository, review};
+use super::{author, cache, environment, image, own, protect, repository, review};
 use crate::env;
 use crate::error::CliError;
 use crate::policy::ignore::{Hidden, IgnoreSet};
@@ -18,7 +18,7 @@ use crate::policy::show;
 use crate::supervise::{Restore, Stdio, Stream};
 use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_guest::init::TerminalSpec;
-use atoll_guest::workload::{Standard, Workload};
+use atoll_guest::workload::{Leads, Standard, Workload};
 use atoll_jail::host::Account;
 use atoll_jail::spec::{Entry, What};
 use atoll_store::session::Session;
@@ -65,7 +65,7 @@ pub(super) fn prepare(
         .map_err(|error| CliError::new("the hidden files are not known").because(error))?;
     let session = ground.session(&hidden)?;
     let view = ground.view(&kept, &hidden, session.as_ref())?;
-    let directory = command::directory(Some(&loaded.cwd), ground.shown(), &ground.caller.home);
+    let directory = environment::directory(Some(&loaded.cwd), ground.shown(), &ground.caller.home);
     let environment = ground.environment(&kept, &view, &directory);
     let workload = workload(words, &environment, directory, ground.policy, stdio, restore)?;
     if ground.caller.uid == 0 {
@@ -327,7 +327,7 @@ fn workload(
 ) -> Result<Workload, CliError> {
     let strings = environment.strings();
     let path = environment.get("PATH").unwrap_or_default();
-    let command = command::lay_out(words, path, &strings)
+    let command = atoll_guest::command::lay_out(words, path, &strings)
         .map_err(|_| CliError::new("an argument of the command has a NUL byte in it"))?;
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
@@ -340,6 +340,7 @@ fn workload(
         standard: standard(stdio)?,
         limits: limits(policy),
         umask: umask.as_raw_mode(),
+        leads: Leads::Group,
     })
 }
 

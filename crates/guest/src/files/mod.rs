@@ -129,6 +129,8 @@ fn answer(request: Request, channel: &mut Channel, root: &Root) -> Result<Option
         Request::Unpack(request) => unpack::unpack(root, &request, channel)?,
         Request::Guest
         | Request::Attend
+        | Request::HoldClock
+        | Request::ReleaseClock
         | Request::Start(_)
         | Request::Follow(_)
         | Request::Feed(_)

@@ -3,23 +3,28 @@
 use atoll_sys::exec::Arguments;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Candidates for the program with the arguments for each.
 #[derive(Debug)]
-pub(crate) struct Command {
-    pub(crate) programs: Vec<CString>,
-    pub(crate) arguments: Arguments,
-    pub(crate) shell_arguments: Vec<Arguments>,
+pub struct Command {
+    pub programs: Vec<CString>,
+    pub arguments: Arguments,
+    /// For a script without `#!`: one for each of `programs`.
+    pub shell_arguments: Vec<Arguments>,
 }
 
 /// An argument with a NUL byte in it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct HasNul;
+pub struct HasNul;
 
 /// Lays the command out: a name with a slash is taken as it is, another is
 /// looked for along `path`, as execvp(3) does.
-pub(crate) fn lay_out(
+///
+/// # Errors
+///
+/// [`HasNul`].
+pub fn lay_out(
     words: &[OsString],
     path: &OsStr,
     environment: &[CString],
@@ -48,16 +53,6 @@ fn string(text: &OsStr) -> Result<CString, HasNul> {
     CString::new(text.as_bytes()).map_err(|_| HasNul)
 }
 
-/// The working directory inside: the caller's own if it is visible there, else
-/// the project's root, else the home directory.
-pub(crate) fn directory(current: Option<&Path>, project: Option<&Path>, home: &Path) -> PathBuf {
-    match (current, project) {
-        (Some(current), Some(project)) if current.starts_with(project) => current.to_owned(),
-        (_, Some(project)) => project.to_owned(),
-        (_, None) => home.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,15 +67,5 @@ mod tests {
         assert_eq!(programs("make"), ["/a/make", "/b/make"]);
         assert_eq!(programs("./make"), ["./make"]);
         assert_eq!(programs(""), [""]);
-    }
-
-    #[test]
-    fn the_command_starts_where_the_caller_is_if_that_is_visible() {
-        let project = Path::new("/w");
-        let home = Path::new("/h");
-        let at = |current: &str| directory(Some(Path::new(current)), Some(project), home);
-        assert_eq!(at("/w/sub"), Path::new("/w/sub"));
-        assert_eq!(at("/other"), Path::new("/w"));
-        assert_eq!(directory(None, None, home), home);
     }
 }

@@ -1,0 +1,281 @@
+//! One connection: what it has received, what it has yet to send, and what it is
+//! there for.
+
+use super::exec::Exec;
+use super::kept::At;
+use atoll_protocol::exec::{OnDisconnect, Stream};
+use atoll_protocol::frame::{self, Decoder, Frame, FrameError, Kind};
+use atoll_protocol::problem::Problem;
+use atoll_protocol::request::{Event, Reply};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use serde::Serialize;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// What is put together before it is sent, in bytes: a follower is given so much
+/// at once.
+const OUT_BYTES: usize = 128 << 10;
+
+/// Silence is covered after so long, in us.
+pub(super) const HEARTBEAT_US: u64 = 15_000_000;
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    fd: OwnedFd,
+    pub(super) decoder: Decoder,
+    out: Vec<u8>,
+    sent: usize,
+    pub(super) role: Role,
+    /// Nothing more is said: it is closed once all is sent.
+    closing: bool,
+    closed: bool,
+    /// When something was last sent.
+    moved_us: u64,
+}
+
+/// What a connection is there for.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// It has yet to say its version.
+    Greeting,
+    /// It has yet to say what it wants.
+    Asking,
+    Following(Following),
+    Feeding(Feeding),
+    /// It waits for an exec to end, which is killed at this time.
+    Cancelling {
+        id: String,
+        kill_us: u64,
+    },
+    /// It waits for the guest to end.
+    Attending,
+    /// It waits for all processes to end, which are killed at this time.
+    Stopping {
+        kill_us: u64,
+    },
+    /// It has been served.
+    Served,
+}
+
+/// A connection that follows an exec.
+#[derive(Debug)]
+pub(super) struct Following {
+    pub(super) id: String,
+    /// Up to here both streams were handed over.
+    pub(super) offsets: [u64; 2],
+    /// It ends with what is there.
+    pub(super) is_snapshot: bool,
+    pub(super) on_disconnect: OnDisconnect,
+}
+
+/// A connection that feeds an exec.
+#[derive(Debug)]
+pub(super) struct Feeding {
+    pub(super) id: String,
+    /// Bytes that were fed before and are sent again.
+    pub(super) skip: u64,
+    pub(super) keep_open: bool,
+    /// Everything was received.
+    pub(super) is_whole: bool,
+}
+
+impl Connection {
+    pub(super) fn new(fd: OwnedFd, now_us: u64) -> Self {
+        Self {
+            fd,
+            decoder: Decoder::default(),
+            out: Vec::new(),
+            sent: 0,
+            role: Role::Greeting,
+            closing: false,
+            closed: false,
+            moved_us: now_us,
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Receives what is there, without waiting; says whether the other side still
+    /// may send.
+    pub(super) fn receive(&mut self) -> bool {
+        match rustix::io::read(&self.fd, self.decoder.space()) {
+            Ok(length @ 1..) => {
+                self.decoder.filled(length);
+                true
+            }
+            Err(Errno::AGAIN | Errno::INTR) => true,
+            Ok(_) | Err(_) => false,
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
+        self.decoder.next()
+    }
+
+    /// Nothing more can be said to it.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    pub(super) fn say(&mut self, kind: Kind, value: &impl Serialize) {
+        if frame::put_json(&mut self.out, kind, value).is_err() {
+            // An answer that is too long: the operation has no end that is known.
+            self.closed = true;
+        }
+    }
+
+    /// The last word of an operation.
+    pub(super) fn answer(&mut self, answer: Result<Reply, Problem>) {
+        match answer {
+            Ok(reply) => self.say(Kind::Reply, &reply),
+            Err(problem) => self.say(Kind::Problem, &problem),
+        }
+        self.role = Role::Served;
+        self.closing = true;
+    }
+
+    /// Answers with the connected socket beside the first byte.
+    pub(super) fn answer_with(&mut self, socket: BorrowedFd<'_>) {
+        self.flush(0);
+        self.role = Role::Served;
+        self.closing = true;
+        let mut bytes = Vec::new();
+        if !self.out.is_empty()
+            || frame::put_json(&mut bytes, Kind::Reply, &Reply::Connected).is_err()
+        {
+            self.closed = true;
+            return;
+        }
+        // So few bytes fit whole, or the other side reads nothing at all.
+        if atoll_sys::scm::send(self.fd.as_fd(), &bytes, Some(socket)).is_err() {
+            self.closed = true;
+        }
+    }
+
+    /// Says whether something waits to be sent.
+    pub(super) fn is_pending(&self) -> bool {
+        self.sent < self.out.len()
+    }
+
+    /// Says whether an exec is to wait for it: it follows, and has taken something
+    /// not long ago.
+    pub(super) fn is_waited_for(&self, now_us: u64, patience_us: u64) -> bool {
+        !self.is_pending() || now_us.saturating_sub(self.moved_us) < patience_us
+    }
+
+    /// When it has to be looked at even if nothing happens.
+    pub(super) fn next_time(&self, patience_us: u64) -> Option<u64> {
+        match &self.role {
+            Role::Following(_) if self.is_pending() => Some(self.moved_us + patience_us),
+            Role::Following(_) => Some(self.moved_us + HEARTBEAT_US),
+            Role::Cancelling { kill_us, .. } | Role::Stopping { kill_us } => Some(*kill_us),
+            Role::Greeting | Role::Asking | Role::Feeding(_) | Role::Attending | Role::Served => {
+                None
+            }
+        }
+    }
+
+    /// Sends what the other side takes now.
+    pub(super) fn flush(&mut self, now_us: u64) {
+        while self.is_pending() && !self.closed {
+            match rustix::net::send(&self.fd, &self.out[self.sent..], SendFlags::NOSIGNAL) {
+                Ok(length) => {
+                    self.sent += length;
+                    self.moved_us = self.moved_us.max(now_us);
+                }
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(_) => self.closed = true,
+            }
+        }
+        self.out.clear();
+        self.sent = 0;
+        if self.closing {
+            self.closed = true;
+        }
+    }
+
+    /// Hands over what an exec has printed, as far as the other side takes it.
+    pub(super) fn follow(&mut self, exec: &Exec, now_us: u64) {
+        loop {
+            self.flush(now_us);
+            if self.is_pending() || self.closed || !self.put_next(exec) {
+                break;
+            }
+        }
+        if !self.is_pending() && now_us.saturating_sub(self.moved_us) >= HEARTBEAT_US {
+            self.out.extend(frame::header(Kind::Heartbeat, 0));
+            self.flush(now_us);
+        }
+    }
+
+    /// Puts together what comes next; says whether there is something.
+    fn put_next(&mut self, exec: &Exec) -> bool {
+        let Role::Following(following) = &mut self.role else { return false };
+        let mut found = false;
+        for (stream, offset) in
+            [Stream::Stdout, Stream::Stderr].into_iter().zip(&mut following.offsets)
+        {
+            found |= put_output(&mut self.out, exec, stream, offset);
+        }
+        if found {
+            return true;
+        }
+        if let Some(ended) = exec.ended() {
+            let event = Event::Ended(ended.clone());
+            self.say(Kind::Event, &event);
+        } else if !following.is_snapshot {
+            return false;
+        }
+        self.out.extend(frame::header(Kind::End, 0));
+        self.role = Role::Served;
+        self.closing = true;
+        true
+    }
+}
+
+/// Adds the next bytes of a stream, up to the command's end.
+fn put_output(out: &mut Vec<u8>, exec: &Exec, stream: Stream, offset: &mut u64) -> bool {
+    let printed = exec.ended().map(|ended| match stream {
+        Stream::Stdout => ended.stdout.bytes,
+        Stream::Stderr => ended.stderr.bytes,
+    });
+    let kind = match stream {
+        Stream::Stdout => Kind::Stdout,
+        Stream::Stderr => Kind::Stderr,
+    };
+    match exec.kept(stream).at(*offset) {
+        At::Bytes(bytes) => {
+            let until_end = printed.map_or(u64::MAX, |end| end.saturating_sub(*offset));
+            let length = bytes.len().min(OUT_BYTES);
+            let length = length.min(usize::try_from(until_end).unwrap_or(usize::MAX));
+            if length == 0 {
+                return false;
+            }
+            out.extend(frame::output_header(kind, *offset, length));
+            out.extend(&bytes[..length]);
+            *offset += length as u64;
+            true
+        }
+        At::Dropped { to } => {
+            let to = printed.map_or(to, |end| to.min(end));
+            if to <= *offset {
+                return false;
+            }
+            let event = Event::Dropped { stream, from: *offset, to };
+            if frame::put_json(out, Kind::Event, &event).is_err() {
+                return false;
+            }
+            *offset = to;
+            true
+        }
+        At::End => false,
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
