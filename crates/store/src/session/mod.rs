@@ -13,7 +13,8 @@
 //! A session is created by the process that runs it ([`Sessions::create`]),
 //! ended by it ([`Session::end`]), and then looked at, applied and at last
 //! discarded by others. If the process is gone without ending it, the session
-//! counts as ended.
+//! counts as ended; if it is gone before there is a record, the next one that creates a
+//! session removes what there is.
 
 mod hide;
 mod one;
@@ -26,7 +27,7 @@ use crate::node::{Stamp, Time};
 use crate::overlay::Format;
 use crate::remove;
 use crate::view::StandIn;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeSet;
@@ -166,7 +167,8 @@ impl Sessions {
         let project = beneath::open_root(new.project).map_err(project_error)?;
         let stamp = beneath::stamp(&project).map_err(|error| project_error(error.into()))?;
         self.check_outside(&stamp, new.project)?;
-        let (id, path) = self.new_dir()?;
+        self.sweep_unfinished();
+        let (id, path, _lock) = self.new_dir()?;
         let make_error = |source: io::Error| SessionError::Make { path: path.clone(), source };
         let record = Record {
             version: record::VERSION,
@@ -189,21 +191,51 @@ impl Sessions {
         made.map(|()| session)
     }
 
-    fn new_dir(&self) -> Result<(String, PathBuf), SessionError> {
+    /// Removes what was left by processes that were killed while they made a session:
+    /// directories without a record whose lock nobody has.
+    fn sweep_unfinished(&self) {
+        let is_finished = |name: &str| {
+            let record = Path::new(name).join("record.json");
+            let found = rustix::fs::statat(&self.dir, record, AtFlags::SYMLINK_NOFOLLOW);
+            !matches!(found, Err(Errno::NOENT))
+        };
+        let Ok(names) = beneath::names(self.dir.as_fd(), Path::new("")) else { return };
+        for name in names.iter().filter_map(|name| name.to_str()) {
+            if check_id(name).is_err() || is_finished(name) {
+                continue;
+            }
+            // It may have been finished until the lock was there.
+            if let Ok(_lock) = self.lock(name)
+                && !is_finished(name)
+            {
+                // What cannot go now does so later.
+                remove::remove(self.dir.as_fd(), OsStr::new(name)).ok();
+            }
+        }
+    }
+
+    /// A new directory and the lock on it, to be held until it has a record.
+    fn new_dir(&self) -> Result<(String, PathBuf, Lock), SessionError> {
         loop {
             let id = format!("ses_{:016x}", random(&self.path)?);
             match rustix::fs::mkdirat(&self.dir, &id, Mode::RWXU) {
-                Err(Errno::EXIST) => {}
+                Err(Errno::EXIST) => continue,
                 Err(error) => {
                     return Err(SessionError::Make {
                         path: self.path.join(id),
                         source: error.into(),
                     });
                 }
-                Ok(()) => {
-                    let path = self.path.join(&id);
-                    return Ok((id, path));
-                }
+                Ok(()) => {}
+            }
+            let lock = match self.lock(&id) {
+                // Somebody swept between the two calls.
+                Err(SessionError::NoSuch { .. } | SessionError::Busy { .. }) => continue,
+                lock => lock?,
+            };
+            let path = self.path.join(&id);
+            if path.exists() {
+                return Ok((id, path, lock));
             }
         }
     }

@@ -194,6 +194,25 @@ both! {
             assert!(matches!(home.sessions.get(id), Err(SessionError::BadId { .. })), "{id:?}");
         }
     }
+    what_was_never_finished_is_swept_unless_it_is_being_made => {
+        let home = Home::new();
+        let names = ["ses_0000000000000001", "ses_0000000000000002", "ses_0000000000000003", "other"];
+        for name in names {
+            std::fs::create_dir_all(home.dir().join(name).join("upper")).unwrap();
+        }
+        std::fs::write(home.dir().join(names[2]).join("record.json"), "damaged").unwrap();
+        let lock = home.sessions.lock(names[1]).unwrap();
+        let made = home.create(&[]);
+        let mut left = [names[3], names[1], names[2], made.id()];
+        left.sort_unstable();
+        assert_eq!(home.names(), left);
+        drop(lock);
+        let second = home.create(&[]);
+        assert!(!home.names().contains(&names[1].to_owned()));
+        // What is made has no lock any more.
+        assert!(home.sessions.lock(made.id()).is_ok());
+        assert!(home.sessions.get(second.id()).is_ok());
+    }
     a_directory_that_others_can_enter_is_refused => {
         let home = Home::new();
         std::fs::set_permissions(home.dir(), PermissionsExt::from_mode(0o755)).unwrap();
