@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let program = programs()?;
     let pens = pen::pens();
     let runs = (args.runs / u32::try_from(pens.len())?).to_string();
-    for (pen, user) in pens {
+    let start = |pen: Pen, user: Option<u32>| -> Result<()> {
         let name = pen.to_possible_value().context("no pen is hidden")?;
         let mut words =
             ["soak", "--runs", &runs, "--pen", name.get_name()].map(OsString::from).to_vec();
@@ -62,9 +62,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         if let Some(uid) = user {
             words.extend(["--user".into(), OsString::from(uid.to_string())]);
         }
-        pen::start(*pen, &words)?;
-    }
-    Ok(())
+        pen::start(pen, &words)
+    };
+    // All at once: runs also meet each other's groups.
+    std::thread::scope(|scope| {
+        let pens: Vec<_> =
+            pens.iter().map(|&(pen, user)| scope.spawn(move || start(pen, user))).collect();
+        let ended = pens.into_iter().map(|pen| pen.join().expect("no thread panics"));
+        ended.fold(Ok(()), Result::and)
+    })
 }
 
 /// Everything that happens in one pen.
