@@ -206,11 +206,82 @@ impl Default for Expected {
 /// Longest file that is edited, in bytes.
 pub const EDIT_BYTES_MAX: u64 = 32 << 20;
 
+/// Finds names below a directory. Answered by `Entries`, sorted; links are not
+/// entered, nor other file systems. `Heartbeat` frames come before where it takes
+/// long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Glob {
+    /// Below which.
+    pub path: Octets,
+    /// Which paths, as they are below it: `*` and `?` match no slash, `**` matches
+    /// directories, and there are `[…]` and `{…,…}`. Names with a dot are matched too.
+    pub pattern: String,
+    /// Leave out what `.gitignore` files in and below the directory ignore, and
+    /// `.git`.
+    #[serde(default)]
+    pub respects_ignore: bool,
+    /// Most entries, at most [`ENTRIES_MAX`].
+    #[serde(default = "entries_max")]
+    pub limit: u32,
+}
+
+/// Finds lines in a file, or in those below a directory. Answered by `Matches`;
+/// links are not entered, nor other file systems. `Heartbeat` frames come before
+/// where it takes long.
+///
+/// Files with a NUL byte are binary and left out from there on. Of a line longer
+/// than [`LINE_BYTES_MAX`] only so much is looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grep {
+    /// In which file, or below which directory.
+    pub path: Octets,
+    /// A regular expression, in the syntax of Rust's `regex`: linear in time.
+    pub pattern: String,
+    /// The pattern is text and no expression.
+    #[serde(default)]
+    pub is_literal: bool,
+    /// Letters match in either case.
+    #[serde(default)]
+    pub ignores_case: bool,
+    /// Only in files that match one of these, as in [`Glob`]; one without a slash is
+    /// matched with the name alone. All where there is none.
+    #[serde(default)]
+    pub include: Vec<String>,
+    /// As in [`Glob`].
+    #[serde(default)]
+    pub respects_ignore: bool,
+    /// Most lines, at most [`ENTRIES_MAX`].
+    #[serde(default = "entries_max")]
+    pub limit: u32,
+}
+
+/// Longest line that is searched, in bytes.
+pub const LINE_BYTES_MAX: u64 = 256 << 10;
+
+/// Most of a line that is told, in bytes.
+pub const TEXT_BYTES_MAX: usize = 1024;
+
+/// A line that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Match {
+    /// The file, below the directory; empty for the file that was asked for.
+    pub path: Octets,
+    /// Which line, from 1.
+    pub line: u64,
+    /// Where in the line it begins, in bytes from 0.
+    pub column: u64,
+    /// The line without its end, at most [`TEXT_BYTES_MAX`]; what is not UTF-8 is
+    /// replaced.
+    pub text: String,
+}
+
 /// Reads a directory as a tar archive, not compressed. Answered by `Stat`, then
 /// frames `Body`, then `End`; an event `Left` for each name that is not in it, or
 /// not as it should be.
 ///
-/// It holds regular files, directories and links, in no order; pipes, sockets and
+/// It holds regular files, directories and links; pipes, sockets and
 /// devices are left out. Other file systems that are mounted below are not entered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -242,8 +313,8 @@ pub struct Unpack {
 /// Most entries of an archive that is unpacked.
 pub const ARCHIVE_ENTRIES_MAX: u64 = 2_000_000;
 
-/// Deepest directory that gets into an archive.
-pub const ARCHIVE_DEPTH_MAX: usize = 128;
+/// Deepest directory that is searched, or gets into an archive.
+pub const WALK_DEPTH_MAX: usize = 128;
 
 /// What a name is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

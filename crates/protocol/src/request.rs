@@ -55,6 +55,10 @@ pub enum Request {
     SetMode(files::SetMode),
     /// Replaces text in a file.
     Edit(files::Edit),
+    /// Finds names.
+    Glob(files::Glob),
+    /// Finds lines in files.
+    Grep(files::Grep),
     /// Reads a directory as an archive.
     Archive(files::Archive),
     /// Unpacks an archive.
@@ -105,6 +109,18 @@ pub enum Reply {
         stat: Stat,
         /// How often each text was there, in the order of the request.
         replaced: Vec<u32>,
+    },
+    /// Lines that were found, sorted by path and line.
+    Matches {
+        /// At most as many as were asked for.
+        matches: Vec<files::Match>,
+        /// There may be more.
+        is_cut: bool,
+        /// How many files were searched.
+        searched: u64,
+        /// How many were not, or not to their end: they are binary, or may not be
+        /// read.
+        skipped: u64,
     },
     /// An archive is unpacked.
     Unpacked {

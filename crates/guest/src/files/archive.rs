@@ -1,21 +1,22 @@
 //! A directory as a tar archive, in memory that does not grow with it.
 
 use super::problem::{Asked, code};
-use super::root::{Root, is_procfs, same};
+use super::root::{Root, is_procfs};
+use super::walk::{Found, Step, Visitor, open, walk};
 use super::{Failure, Lost, stat};
 use crate::channel::Channel;
-use atoll_protocol::files::{ARCHIVE_DEPTH_MAX, Archive};
+use atoll_protocol::files::Archive;
 use atoll_protocol::frame::{DATA_BYTES_MAX, Kind};
 use atoll_protocol::octets::Octets;
 use atoll_protocol::problem::Code;
 use atoll_protocol::request::{Event, Reply};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
-use rustix::io::{Errno, Result as Called};
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tar::{Builder, EntryType, Header};
 
 pub(super) fn archive(
@@ -29,15 +30,13 @@ pub(super) fn archive(
         return Err(asked.problem(Code::Denied, "it is a directory of /proc").into());
     }
     let stat = stat::of(&top, &request.path).map_err(|errno| asked.errno(errno))?;
-    let top = Dir::new(top).map_err(|errno| asked.errno(errno))?;
     channel
         .send(Kind::Reply, &Reply::Stat(stat))
         .map_err(|error| Failure::Lost(Lost::Send(error)))?;
 
     let mut packer = Packer { root, builder: Builder::new(Sender::new(channel)) };
     // Nothing but the connection can fail here.
-    packer
-        .pack(top)
+    walk(top, &mut packer)
         .and_then(|()| packer.builder.into_inner())
         .and_then(Sender::finish)
         .map_err(|error| Failure::Lost(Lost::Send(error)))
@@ -48,69 +47,17 @@ struct Packer<'a> {
     builder: Builder<Sender<'a>>,
 }
 
-/// A directory that is being read.
-struct Level {
-    names: Dir,
-    path: PathBuf,
-}
+impl Visitor for Packer<'_> {
+    type Error = io::Error;
 
-impl Packer<'_> {
-    /// Packs what is below a directory. One descriptor is open for each level.
-    fn pack(&mut self, top: Dir) -> io::Result<()> {
-        let mut levels = vec![Level { names: top, path: PathBuf::new() }];
-        while let Some(level) = levels.last_mut() {
-            let entry = match level.names.next() {
-                None => {
-                    levels.pop();
-                    continue;
-                }
-                Some(Err(errno)) => {
-                    let path = levels.pop().map(|level| level.path).unwrap_or_default();
-                    self.leave(&path, code(errno))?;
-                    continue;
-                }
-                Some(Ok(entry)) => entry,
-            };
-            let name = OsStr::from_bytes(entry.file_name().to_bytes());
-            if name == "." || name == ".." {
-                continue;
-            }
-            let path = level.path.join(name);
-            let depth = levels.len();
-            let below = match levels.last().map(|level| self.add(level, name, &path)) {
-                None => break,
-                Some(below) => below?,
-            };
-            match below {
-                Some(_) if depth == ARCHIVE_DEPTH_MAX => self.leave(&path, Code::Limit)?,
-                Some(names) => levels.push(Level { names, path }),
-                None => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds one name; a directory is returned, to be read.
-    fn add(&mut self, level: &Level, name: &OsStr, path: &Path) -> io::Result<Option<Dir>> {
-        let found = level.names.fd().and_then(|directory| {
-            let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            Ok((directory, stat))
-        });
-        let (directory, stat) = match found {
-            Ok(found) => found,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return self.leave(path, code(errno)).map(|()| None),
-        };
-        let mut header = header(&stat);
+    fn found(&mut self, found: &Found<'_>) -> io::Result<Step> {
+        let Found { directory, name, path, stat } = *found;
+        let mut header = header(stat);
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
                 header.set_entry_type(EntryType::Directory);
                 self.builder.append_data(&mut header, path, io::empty())?;
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-                match same(directory, name, flags).and_then(Dir::new) {
-                    Ok(names) => return Ok(Some(names)),
-                    Err(errno) => self.leave(path, code(errno))?,
-                }
+                return Ok(Step::Enter);
             }
             FileType::Symlink => match rustix::fs::readlinkat(directory, name, Vec::new()) {
                 Ok(target) => {
@@ -118,25 +65,26 @@ impl Packer<'_> {
                     let target = OsStr::from_bytes(target.as_bytes());
                     self.builder.append_link(&mut header, path, target)?;
                 }
-                Err(errno) => self.leave(path, code(errno))?,
+                Err(errno) => self.failed(path, code(errno))?,
             },
-            FileType::RegularFile => match self.open(directory, name) {
+            FileType::RegularFile => match open(self.root, found) {
                 Ok((file, stat)) => self.add_file(file, &stat, path)?,
-                Err(errno) => self.leave(path, code(errno))?,
+                Err(errno) => self.failed(path, code(errno))?,
             },
-            _ => self.leave(path, Code::Unsupported)?,
+            _ => self.failed(path, Code::Unsupported)?,
         }
-        Ok(None)
+        Ok(Step::Pass)
     }
 
-    fn open(&self, directory: std::os::fd::BorrowedFd<'_>, name: &OsStr) -> Called<(File, Stat)> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = rustix::fs::openat(directory, name, flags, Mode::empty())?;
-        let file = self.root.open(&handle, OFlags::RDONLY)?;
-        let stat = rustix::fs::fstat(&file)?;
-        Ok((file, stat))
+    /// Says that something is not in the archive.
+    fn failed(&mut self, path: &Path, code: Code) -> io::Result<()> {
+        let path = Octets::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        let event = Event::Left { path, code };
+        self.builder.get_mut().channel.send(Kind::Event, &event)
     }
+}
 
+impl Packer<'_> {
     fn add_file(&mut self, file: File, stat: &Stat, path: &Path) -> io::Result<()> {
         let mut header = header(stat);
         let bytes = u64::try_from(stat.st_size).unwrap_or_default();
@@ -145,16 +93,9 @@ impl Packer<'_> {
         let mut exact = Exact { file, left: bytes, fault: None };
         self.builder.append_data(&mut header, path, &mut exact)?;
         match exact.fault {
-            Some(code) => self.leave(path, code),
+            Some(code) => self.failed(path, code),
             None => Ok(()),
         }
-    }
-
-    /// Says that something is not in the archive.
-    fn leave(&mut self, path: &Path, code: Code) -> io::Result<()> {
-        let path = Octets::new(path.as_os_str().as_bytes()).unwrap_or_default();
-        let event = Event::Left { path, code };
-        self.builder.get_mut().channel.send(Kind::Event, &event)
     }
 }
 

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 
 /// Room in the answer for what is not an entry.
-const FRAME_BYTES: usize = 1024;
+pub(super) const FRAME_BYTES: usize = 1024;
 
 /// Level by level, so that what is cut is the deepest; then sorted by path.
 ///
@@ -134,7 +134,7 @@ fn first_names(directory: &impl AsFd, room: usize) -> Called<(BTreeSet<OsString>
 
 /// How long an entry is in the answer, with its comma and what may still be said
 /// of it.
-fn bytes_of(entry: &Stat) -> usize {
+pub(super) fn bytes_of(entry: &Stat) -> usize {
     let longest = Stat { unread: Some(Code::NotExecutable), ..entry.clone() };
     let mut bytes = Vec::new();
     frame::put_json(&mut bytes, frame::Kind::Reply, &longest)

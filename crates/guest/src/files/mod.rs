@@ -1,5 +1,5 @@
 //! Files of the sandbox, for the host: read, write, list, look, make, remove,
-//! move, set a mode, edit, pack and unpack.
+//! move, set a mode, edit, find, pack and unpack.
 //!
 //! A request is answered by a process of its own, which may block and may fail
 //! without harm to others. Every path is resolved by the kernel beneath the
@@ -17,6 +17,9 @@
 mod archive;
 mod directory;
 mod edit;
+mod glob;
+mod grep;
+mod ignores;
 mod list;
 mod problem;
 mod read;
@@ -27,6 +30,7 @@ mod staged;
 mod stat;
 mod tar;
 mod unpack;
+mod walk;
 mod write;
 
 pub use root::Root;
@@ -122,6 +126,8 @@ fn answer(request: Request, channel: &mut Channel, root: &Root) -> Result<Option
         Request::Move(request) => relocate::relocate(root, &request)?,
         Request::SetMode(request) => stat::set_mode(root, &request)?,
         Request::Edit(request) => edit::edit(root, &request)?,
+        Request::Glob(request) => glob::glob(root, &request, channel)?,
+        Request::Grep(request) => grep::grep(root, &request, channel)?,
         Request::Archive(request) => {
             archive::archive(root, &request, channel)?;
             return Ok(None);

@@ -10,6 +10,7 @@ mod listing;
 mod names;
 mod race;
 mod remove;
+mod search;
 mod write;
 
 use atoll_testkit::run::again_as_ordinary;
