@@ -6,7 +6,6 @@ use crate::soak::ORDINARY;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -22,7 +21,7 @@ pub(crate) fn run() -> Result<()> {
     println!("{} is static and stripped, {size} of at most {LARGEST} bytes", program.display());
     let user = rustix::process::geteuid().is_root().then_some(ORDINARY);
     install(&program, user)?;
-    println!("a copy of it alone runs a command for an ordinary user with nothing but HOME");
+    println!("a copy of it alone runs a command for an ordinary user without an environment");
     Ok(())
 }
 
@@ -51,7 +50,7 @@ fn judge(headers: &str) -> Vec<String> {
 }
 
 /// Copies the program to an empty directory and runs a command by it, as somebody who
-/// owns nothing but that and a project. HOME stands for the account that is missing.
+/// owns nothing but that and a project, and has no environment.
 fn install(program: &Path, user: Option<u32>) -> Result<()> {
     let place = tempfile::Builder::new().prefix("atoll-install-").tempdir()?;
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755))?;
@@ -61,18 +60,39 @@ fn install(program: &Path, user: Option<u32>) -> Result<()> {
     for path in [place.path(), &copy, &project] {
         chown(path, user, user)?;
     }
-    let mut command = Command::new(&copy);
-    command.args(["run", "--", "/bin/sh", "-c", "echo $((2 + 2)) > made"]);
-    command.env_clear().env("HOME", place.path()).current_dir(&project).stdin(Stdio::null());
-    if let Some(uid) = user {
-        command.uid(uid).gid(uid);
-    }
+    let mut command = match user {
+        Some(uid) => with_account(place.path(), uid)?,
+        None => {
+            // Not into a home that is in use.
+            let mut env = Command::new("/usr/bin/env");
+            env.arg("-i").arg(format!("HOME={}", place.path().display()));
+            env
+        }
+    };
+    command.arg(&copy).args(["run", "--", "/bin/sh", "-c", "echo $((2 + 2)) > made"]);
+    command.current_dir(&project).stdin(Stdio::null());
     let output = command.output().context("cannot start the copy")?;
     if !output.status.success() {
         bail!("the copy: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
     }
     ensure!(fs::read_to_string(project.join("made"))? == "4\n", "the command made nothing");
     Ok(())
+}
+
+/// Becomes a user whose entry in the user database, for this command only, says that
+/// `home` is theirs.
+fn with_account(home: &Path, uid: u32) -> Result<Command> {
+    let database = home.join("passwd");
+    let line = format!("agent:x:{uid}:{uid}::{}:/bin/sh\n", home.display());
+    fs::write(&database, fs::read_to_string("/etc/passwd")? + &line)?;
+    let script = format!(
+        "mount --bind {} /etc/passwd && \
+         exec setpriv --reuid {uid} --regid {uid} --clear-groups env -i \"$@\"",
+        database.display()
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "/bin/sh", "-c", &script, "sh"]);
+    Ok(command)
 }
 
 #[cfg(test)]
