@@ -283,9 +283,11 @@ fn shell(caller: &Caller, image: Option<&Path>) -> PathBuf {
 }
 
 fn in_cache(what: &str, cache: &Path, error: std::io::Error) -> CliError {
-    CliError::new(what)
-        .because(error)
-        .hint(format!("{} must be a writable directory of your own", cache.display()))
+    let mut hint = format!("{} must be a writable directory of your own", cache.display());
+    if env::HOME.path().is_none() && env::XDG_CACHE_HOME.path().is_none() {
+        hint += "; HOME, which says where it lies, is not set";
+    }
+    CliError::new(what).because(error).hint(hint)
 }
 
 /// Where what is kept between runs lies.

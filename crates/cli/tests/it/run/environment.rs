@@ -1,7 +1,7 @@
 //! The environment of the command: an allowlist, and what was left out is said.
 
 use super::each;
-use atoll_testkit::run::{Project, Ran};
+use atoll_testkit::run::{Project, Ran, User};
 
 const SECRET: &str = "sesame-opens";
 
@@ -155,5 +155,31 @@ fn a_project_may_have_fewer_of_the_usual_variables() {
         assert_eq!(said(), "C:/usr/j:1\n");
         project.write("atoll.toml", "[env]\npass = [\"LANG\"]\n");
         assert_eq!(said(), "C::\n");
+    });
+}
+
+#[test]
+fn a_user_whose_home_nobody_knows_is_told_to_set_it() {
+    each(|project| {
+        // Others have an account, which says it.
+        if project.user != User::Ordinary || project.user.uid().is_none() {
+            return;
+        }
+        let run = |home: bool| {
+            let mut run = project.atoll(&["run", "--", "true"]);
+            if !home {
+                run.env_clear();
+            }
+            Ran(run.output().unwrap())
+        };
+        // The control.
+        assert_eq!(run(true).code(), Some(0), "{}", run(true).text());
+        let lost = run(false);
+        assert_eq!(lost.code(), Some(125), "{}", lost.text());
+        assert!(
+            lost.stderr().contains("HOME, which says where it lies, is not set"),
+            "{}",
+            lost.text()
+        );
     });
 }
