@@ -32,6 +32,7 @@ const LAYERS: &[Layer] = &[
     layer("atoll-egress", &["atoll-sys"]),
     layer("atoll-vmm", &["atoll-sys"]),
     layer("atoll-guest", &["atoll-protocol", "atoll-sys"]),
+    layer("atoll-spawner", &["atoll-guest", "atoll-jail", "atoll-protocol", "atoll-sys"]),
     layer(
         "atoll-engine",
         &[
@@ -39,6 +40,7 @@ const LAYERS: &[Layer] = &[
             "atoll-egress",
             "atoll-jail",
             "atoll-protocol",
+            "atoll-spawner",
             "atoll-store",
             "atoll-sys",
             "atoll-vmm",
@@ -56,11 +58,12 @@ const LAYERS: &[Layer] = &[
             "atoll-guest",
             "atoll-jail",
             "atoll-server",
+            "atoll-spawner",
             "atoll-store",
             "atoll-sys",
         ],
     ),
-    layer("atoll-testkit", &["atoll-api", "atoll-sys"]),
+    layer("atoll-testkit", &["atoll-api", "atoll-protocol", "atoll-sys"]),
     layer("floor", &[]),
     layer("xtask", &[]),
 ];

@@ -20,6 +20,10 @@ impl Walls for NoWalls {
         Ok(())
     }
 
+    fn raise_around_worker(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
     fn has(&self, user: User) -> bool {
         user == User::Workload
     }

@@ -72,6 +72,7 @@ pub struct Walls {
 #[derive(Debug, Clone)]
 pub struct Filters {
     filter: Program,
+    listener: Listener,
     /// What to assemble on a kernel that has no listener of the kind we want,
     /// where the run can do without.
     without_listener: Option<Options<'static>>,
@@ -84,9 +85,14 @@ impl Filters {
     pub fn build(confinement: &Confinement, traps: &[Trap], listening: Listening) -> Self {
         let Confinement { ptrace, nested_userns, has_helper, .. } = *confinement;
         let alone = Options { ptrace, nested_userns, has_helper, ..Options::default() };
+        if listening == Listening::Nobody {
+            let (filter, listener) = (build(&alone), Listener::None);
+            return Self { filter, listener, without_listener: None };
+        }
         let performs = listening != Listening::Tells;
         Self {
             filter: build(&Options { listener: true, performs, traps, ..alone }),
+            listener: Listener::Killable,
             without_listener: (listening != Listening::Judges).then_some(alone),
         }
     }
@@ -95,6 +101,8 @@ impl Filters {
 /// What becomes of the calls that the filter hands over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listening {
+    /// Nothing: no call is handed over, and what is refused fails.
+    Nobody,
     /// What is refused is told: an older kernel runs without.
     Tells,
     /// Some are performed that would fail else: an older kernel runs without.
@@ -116,6 +124,16 @@ impl Walls {
         Ok(Self { rules: Some(rules(confinement)?), filters })
     }
 
+    /// The same walls once more, for another process behind them.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        let rules = self.rules.as_ref().map(RulesetCreated::try_clone).transpose()?;
+        Ok(Self { rules, filters: self.filters.clone() })
+    }
+
     /// Takes the Landlock rules out, for a supervisor that enters their domain
     /// itself and starts the workload in a domain of its own below it. What is
     /// left in their place gives no less right, but a process behind these walls
@@ -126,6 +144,17 @@ impl Walls {
     /// A kernel without Landlock.
     pub fn split_domain(&mut self) -> Result<Option<RulesetCreated>, ConfineError> {
         Ok(self.rules.replace(inner_rules()?))
+    }
+
+    /// Raises all walls but the filter around the calling thread, for good: for a
+    /// process that runs our own code, which uses calls that workloads do without.
+    ///
+    /// # Errors
+    ///
+    /// The call that failed; the caller must then end.
+    pub fn raise_without_filter(self) -> Result<(), ConfineError> {
+        drop_capabilities(0)?;
+        self.rules.map_or(Ok(()), restrict)
     }
 
     /// Raises all walls around the calling thread, for good. Gives the
@@ -140,8 +169,8 @@ impl Walls {
             restrict(rules)?;
         }
         let failed = |source| ConfineError::Call { call: "notify", source };
-        let Filters { filter, without_listener } = self.filters;
-        match atoll_sys::seccomp::install(&filter.instructions, Listener::Killable) {
+        let Filters { filter, listener, without_listener } = self.filters;
+        match atoll_sys::seccomp::install(&filter.instructions, listener) {
             // Linux before 5.19.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 let Some(alone) = without_listener else { return Err(failed(error)) };

@@ -190,6 +190,15 @@ impl Admitted {
     }
 }
 
+/// Whether a sandbox ends with who launched it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bond {
+    /// It is killed with the thread that cloned it.
+    Launcher,
+    /// It goes on.
+    None,
+}
+
 impl Newborn {
     /// Waits for the launcher's word, then becomes unreadable to all and the
     /// user that it is to be.
@@ -197,7 +206,7 @@ impl Newborn {
     /// # Errors
     ///
     /// [`EnterError::Abandoned`], [`EnterError::Become`].
-    pub fn admitted(self, user: User) -> Result<Admitted, EnterError> {
+    pub fn admitted(self, user: User, bond: Bond) -> Result<Admitted, EnterError> {
         let mut buffer = [0; 8];
         let (length, _) = atoll_sys::scm::receive(self.control.as_fd(), &mut buffer)
             .map_err(EnterError::Socket)?;
@@ -205,12 +214,13 @@ impl Newborn {
             return Err(EnterError::Abandoned);
         }
         self.processors.restore();
-        become_user(user).map_err(|source| EnterError::Become { uid: user.inside_uid, source })?;
+        become_user(user, bond)
+            .map_err(|source| EnterError::Become { uid: user.inside_uid, source })?;
         Ok(Admitted { control: self.control })
     }
 }
 
-fn become_user(user: User) -> io::Result<()> {
+fn become_user(user: User, bond: Bond) -> io::Result<()> {
     use rustix::process::{Gid, Uid};
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let none = Rlimit { current: Some(0), maximum: Some(0) };
@@ -225,6 +235,7 @@ fn become_user(user: User) -> io::Result<()> {
     rustix::thread::set_thread_res_uid(uid, uid, uid)?;
     // Changing ids clears it, so it comes last. The launcher's control socket
     // covers the moment before.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let signal = (bond == Bond::Launcher).then_some(Signal::KILL);
+    rustix::process::set_parent_process_death_signal(signal)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Addresses of sockets as plain bytes.
+//! Sockets: addresses as plain bytes, and who is at the other end.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -19,6 +19,32 @@ pub fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The process at the other end of a connected unix socket, as it was when it
+/// connected or listened, in the numbers of our pid namespace: 0 if it is in none that
+/// we see.
+///
+/// Source: unix(7), `SO_PEERCRED`.
+///
+/// # Errors
+///
+/// `ENOTCONN`, or it is no such socket.
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<i32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
+    // SAFETY: both results are written to values of ours, and the second says how
+    // long the first is.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(peer.pid) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +63,13 @@ mod tests {
         bind(socket.as_fd(), &[&family, name.as_bytes()].concat()).unwrap();
         let bound = SocketAddrUnix::try_from(getsockname(&socket).unwrap()).unwrap();
         assert_eq!(bound.abstract_name(), Some(&name.as_bytes()[1..]));
+    }
+
+    #[test]
+    fn who_made_a_pair_is_at_its_other_end() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(peer(one.as_fd()).unwrap(), i32::try_from(std::process::id()).unwrap());
+        let alone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(peer(alone.as_fd()).is_err());
     }
 }

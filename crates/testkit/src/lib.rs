@@ -1,6 +1,7 @@
 //! Helpers for tests; never linked into a program that ships.
 
 pub mod clock;
+pub mod guest;
 pub mod picture;
 pub mod process;
 pub mod pty;

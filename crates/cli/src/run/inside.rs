@@ -8,7 +8,7 @@ use atoll_guest::message::{Failure, FailureKind};
 use atoll_guest::workload::{Slave, Workload};
 use atoll_jail::apply;
 use atoll_jail::confine::{ConfineError, Confinement, Filters, Listening, Walls};
-use atoll_jail::enter::Newborn;
+use atoll_jail::enter::{Bond, Newborn};
 use atoll_jail::judge::{self, Condition, Config, Hidden, Pattern, Root};
 use atoll_jail::plan::Step;
 use atoll_jail::seccomp::Trap;
@@ -126,7 +126,7 @@ pub(super) fn become_init(newborn: Newborn, inside: Inside, handed: Vec<OwnedFd>
     process::scrub_arguments(c"atoll-init");
     // The modes in the plan are meant as they are; the workload gets its own.
     rustix::process::umask(rustix::fs::Mode::empty());
-    let admitted = match newborn.admitted(inside.user) {
+    let admitted = match newborn.admitted(inside.user, Bond::Launcher) {
         Ok(admitted) => admitted,
         // There is nobody to tell.
         Err(_) => process::exit_now(1),

@@ -42,6 +42,13 @@ pub trait Walls {
     ///
     /// What could not be raised; then nothing is run.
     fn raise(&mut self, user: User) -> Result<(), Failure>;
+    /// Raises those around a worker, which runs our own code: it may not reach
+    /// further than a command of the sandbox's ordinary user. Called after a fork.
+    ///
+    /// # Errors
+    ///
+    /// What could not be raised; then nothing is done.
+    fn raise_around_worker(&mut self) -> Result<(), Failure>;
     /// Says whether commands can run as this user here.
     fn has(&self, user: User) -> bool;
 }

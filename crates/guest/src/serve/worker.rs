@@ -5,7 +5,6 @@ use super::launch::Walls;
 use super::ports;
 use crate::channel::Channel;
 use crate::files::{self, Root};
-use atoll_protocol::exec::User;
 use atoll_protocol::frame::{Decoder, Kind};
 use atoll_protocol::ports::Wait;
 use atoll_protocol::problem::{Code, Problem};
@@ -49,10 +48,12 @@ pub(super) fn start(
 
 fn be_worker(fd: OwnedFd, decoder: Decoder, work: Work, walls: &mut dyn Walls) -> io::Result<()> {
     process::set_signal_mask(SignalSet::default())?;
+    // Some of the descriptors that are closed then may be the walls' own.
+    let raised = walls.raise_around_worker();
     let fd = keep_only(fd)?;
     rustix::io::ioctl_fionbio(&fd, false)?;
     let mut channel = Channel::new(fd, decoder);
-    if let Err(failure) = walls.raise(User::Workload) {
+    if let Err(failure) = raised {
         return channel.send_problem(&Problem::new(Code::Failed, failure.text));
     }
     match work {

@@ -193,7 +193,7 @@ fn a_guest_that_is_stopped_ends_everybody_and_says_so() {
         let mut stop = guest.ask(&Request::Stop { grace_ms: 300 });
         assert_eq!(stop.answer(), Ok(Reply::Done));
         assert_eq!(attending.answer(), Ok(Reply::Done));
-        assert_eq!(attending.next(), None::<Said>);
+        assert_eq!(attending.hear(), None::<Said>);
         left(&mark, <[i32]>::is_empty);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "asked\n");
     });

@@ -18,7 +18,7 @@ fn a_flood_arrives_whole_at_a_client_that_reads_it() {
         client.started();
         let mut next = 0;
         loop {
-            match client.next().unwrap() {
+            match client.hear().unwrap() {
                 Said::Output(Stream::Stdout, offset, bytes) => {
                     assert_eq!(offset, next);
                     next += bytes.len() as u64;

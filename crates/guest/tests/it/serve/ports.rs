@@ -106,7 +106,7 @@ fn who_waits_no_more_leaves_no_worker() {
             )
         };
         assert_eq!(guest.run(kill).text(), "killed\n");
-        assert!(matches!(waiting.next(), Some(super::Said::Hello(_))));
-        assert_eq!(waiting.next(), None);
+        assert!(matches!(waiting.hear(), Some(super::Said::Hello(_))));
+        assert_eq!(waiting.hear(), None);
     });
 }

@@ -244,7 +244,7 @@ fn both_streams_are_told_as_they_come() {
         client.started();
         let mut seen = Vec::new();
         while seen.len() < 2 {
-            match client.next().unwrap() {
+            match client.hear().unwrap() {
                 Said::Output(stream, 0, bytes) => seen.push((stream, bytes)),
                 other => panic!("{other:?}"),
             }

@@ -1,0 +1,144 @@
+//! The server's side: starting the resident process, giving orders, finding guests.
+
+use crate::order::{Answer, BYTES_MAX, Failed, Order};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Pid, PidfdFlags};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The resident process, which ends with this.
+#[derive(Debug)]
+pub struct Spawner {
+    orders: Option<OwnedFd>,
+    child: Child,
+}
+
+/// Why there is no guest, as far as is known.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// Nothing was started.
+    #[error("the sandbox could not be started ({})", .0.step)]
+    Failed(#[source] Failed),
+    /// The order could not be given.
+    #[error("the resident process could not be asked")]
+    Ask(#[source] io::Error),
+    /// It was given, and no answer came that can be read.
+    #[error("the resident process gave no answer")]
+    Lost,
+}
+
+/// A guest that listens.
+#[derive(Debug)]
+pub struct Spawned {
+    /// Becomes readable when the guest has ended.
+    pub pidfd: OwnedFd,
+    /// Its process.
+    pub pid: i32,
+    /// Microseconds from the order to the clone.
+    pub cloned_us: u64,
+    /// Microseconds from the order to its listening.
+    pub ready_us: u64,
+}
+
+impl Spawner {
+    /// Starts `program`, which must call [`crate::resident::run`] with its standard
+    /// input.
+    ///
+    /// # Errors
+    ///
+    /// The program could not be run.
+    pub fn start(mut program: Command) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let child = program.stdin(theirs).stdout(Stdio::null()).spawn()?;
+        Ok(Self { orders: Some(ours), child })
+    }
+
+    /// The resident process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Has a guest started and waits for it to listen.
+    ///
+    /// # Errors
+    ///
+    /// [`SpawnError`]; after [`SpawnError::Lost`] there may be one, which
+    /// [`find`] finds.
+    pub fn spawn(&self, order: &Order) -> Result<Spawned, SpawnError> {
+        let ask = |error: Errno| SpawnError::Ask(error.into());
+        let bytes = serde_json::to_vec(order).map_err(|error| SpawnError::Ask(error.into()))?;
+        if bytes.len() > BYTES_MAX {
+            let text = format!("an order of {} bytes is longer than {BYTES_MAX}", bytes.len());
+            return Err(SpawnError::Ask(io::Error::new(io::ErrorKind::InvalidInput, text)));
+        }
+        let (ours, theirs) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(ask)?;
+        let orders = self.orders.as_ref().ok_or(SpawnError::Lost)?;
+        atoll_sys::scm::send(orders.as_fd(), &bytes, Some(theirs.as_fd()))
+            .map_err(SpawnError::Ask)?;
+        drop(theirs);
+        let mut buffer = vec![0; BYTES_MAX];
+        let (length, pidfd) =
+            atoll_sys::scm::receive(ours.as_fd(), &mut buffer).map_err(|_| SpawnError::Lost)?;
+        match (serde_json::from_slice(&buffer[..length]), pidfd) {
+            (Ok(Answer::Started { pid, cloned_us, ready_us }), Some(pidfd)) => {
+                Ok(Spawned { pidfd, pid, cloned_us, ready_us })
+            }
+            (Ok(Answer::Failed(failed)), _) => Err(SpawnError::Failed(failed)),
+            (Ok(Answer::Started { .. }) | Err(_), _) => Err(SpawnError::Lost),
+        }
+    }
+}
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        // It returns when its orders end; guests stay.
+        drop(self.orders.take());
+        self.child.wait().ok();
+    }
+}
+
+/// Finds the guest that listens at `socket`, whoever started it: its process and a
+/// pidfd. None if nobody listens.
+///
+/// # Errors
+///
+/// The path cannot be connected to for another reason.
+pub fn find(socket: &Path) -> io::Result<Option<(i32, OwnedFd)>> {
+    let address = SocketAddrUnix::new(socket)?;
+    let kind = SocketType::STREAM;
+    let stream = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    match rustix::net::connect(&stream, &address) {
+        Ok(()) => {}
+        Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let pid = atoll_sys::socket::peer(stream.as_fd())?;
+    let Some(process) = Pid::from_raw(pid) else {
+        let text = "the guest is in a pid namespace that this process does not see";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    };
+    let pidfd = match rustix::process::pidfd_open(process, PidfdFlags::empty()) {
+        Ok(pidfd) => pidfd,
+        Err(Errno::SRCH) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    // If it has ended since, its number may be another's: then it listens no more.
+    let again = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    match rustix::net::connect(&again, &address) {
+        Ok(()) => Ok(Some((pid, pidfd))),
+        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,147 @@
+//! The half of a start that is the guest.
+
+use crate::order::{Failed, Order};
+use atoll_guest::message::{Failure, FailureKind};
+use atoll_guest::serve::{Base, Limits, Server};
+use atoll_jail::apply;
+use atoll_jail::confine::{ConfineError, Confinement, Filters, Walls};
+use atoll_jail::enter::{Bond, Newborn};
+use atoll_jail::plan::Step;
+use atoll_jail::spec;
+use atoll_protocol::exec::User;
+use atoll_protocol::octets::Octets;
+use atoll_sys::process::{self, SignalSet};
+use rustix::process::{Resource, Rlimit, getrlimit};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+/// What the guest says when it listens; else a [`Failed`] in JSON.
+pub(crate) const READY: &[u8] = b"ready";
+
+/// Everything that a guest needs, planned before it exists.
+pub(crate) struct Plan {
+    pub(crate) user: spec::User,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) confinement: Confinement,
+    pub(crate) filters: Filters,
+    pub(crate) base: Base,
+}
+
+/// What every command of the sandbox begins with.
+pub(crate) fn base(order: &Order) -> Base {
+    let variable = |(name, value): &(Octets, Octets)| {
+        (name.as_os_str().to_owned(), value.as_os_str().to_owned())
+    };
+    let limits = [(Resource::Nofile, order.open_files), (Resource::Nproc, order.processes)];
+    let lowered = |(resource, limit): (Resource, Option<u64>)| {
+        let limit = limit.unwrap_or(u64::MAX);
+        // Nobody inside may raise what we have.
+        let own = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let limit = Some(limit.min(own)).filter(|limit| *limit != u64::MAX);
+        (resource, Rlimit { current: limit, maximum: limit })
+    };
+    Base {
+        environment: order.environment.iter().map(variable).collect(),
+        directory: order.directory.as_path().to_owned(),
+        limits: limits.into_iter().filter(|(_, limit)| limit.is_some()).map(lowered).collect(),
+        umask: 0o022,
+    }
+}
+
+/// Becomes the guest, and serves on `listener` to the end.
+pub(crate) fn become_guest(
+    newborn: Newborn,
+    plan: Plan,
+    handed: Vec<OwnedFd>,
+    listener: OwnedFd,
+) -> ! {
+    process::set_signal_mask(SignalSet::ALL).ok();
+    process::scrub_arguments(c"atoll-guest");
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let Ok(admitted) = newborn.admitted(plan.user, Bond::None) else {
+        // There is nobody to tell.
+        process::exit_now(1)
+    };
+    let server = prepare(plan, handed, listener, &mut || admitted.next_tree());
+    let said = match &server {
+        Ok(_) => READY.to_vec(),
+        Err(failed) => serde_json::to_vec(failed).unwrap_or_default(),
+    };
+    atoll_sys::scm::send(admitted.control.as_fd(), &said, None).ok();
+    drop(admitted);
+    match server {
+        Ok(mut server) => {
+            server.run();
+            process::exit_now(0)
+        }
+        Err(_) => process::exit_now(1),
+    }
+}
+
+fn prepare(
+    plan: Plan,
+    handed: Vec<OwnedFd>,
+    listener: OwnedFd,
+    next_tree: &mut dyn FnMut() -> io::Result<OwnedFd>,
+) -> Result<Server, Failed> {
+    apply::apply(&plan.steps, &handed, next_tree).map_err(|error| {
+        let errno = error.source.raw_os_error().unwrap_or(0);
+        Failed::new(error.call, &error, errno)
+    })?;
+    drop(handed);
+    let walls = Walls::prepare(&plan.confinement, plan.filters).map_err(|error| {
+        let (step, errno) = error.step();
+        Failed::new(step, &error, errno)
+    })?;
+    // What was the caller's is nobody's here.
+    rustix::process::setsid().map_err(|error| Failed::io("setsid", &error.into()))?;
+    atoll_guest::init::leave_standard_descriptors();
+    // Listening once more has the socket tell our own process to who connects.
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| Failed::io("listen", &error.into()))?;
+    atoll_jail::confine::drop_capabilities(0)
+        .map_err(|error| Failed::new("capset", &error, error.step().1))?;
+    let walls = Box::new(Raised { walls });
+    Server::new(listener, plan.base, walls, Limits::default())
+        .map_err(|error| Failed::io("signalfd", &error))
+}
+
+/// Connections that wait to be accepted.
+pub(crate) const BACKLOG: i32 = 128;
+
+/// The walls of the jail around every command.
+struct Raised {
+    walls: Walls,
+}
+
+impl atoll_guest::serve::Walls for Raised {
+    fn raise(&mut self, user: User) -> Result<(), Failure> {
+        debug_assert!(self.has(user), "the server asks first");
+        self.again()?.raise().map(|_| ()).map_err(|error| refused(&error))
+    }
+
+    fn raise_around_worker(&mut self) -> Result<(), Failure> {
+        self.again()?.raise_without_filter().map_err(|error| refused(&error))
+    }
+
+    fn has(&self, user: User) -> bool {
+        // One user is mapped.
+        user == User::Workload
+    }
+}
+
+impl Raised {
+    fn again(&self) -> Result<Walls, Failure> {
+        self.walls.try_clone().map_err(|error| Failure {
+            kind: FailureKind::Jail,
+            step: "landlock".to_owned(),
+            text: format!("no descriptor for the walls: {error}"),
+            errno: error.raw_os_error().unwrap_or(0),
+        })
+    }
+}
+
+fn refused(error: &ConfineError) -> Failure {
+    let (step, errno) = error.step();
+    let Failed { step, text, errno } = Failed::new(step, error, errno);
+    Failure { kind: FailureKind::Jail, step, text, errno }
+}

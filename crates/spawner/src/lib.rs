@@ -1,0 +1,23 @@
+//! The small process beside the server that makes sandboxes.
+//!
+//! A server has threads and secrets and must not be copied, so it never clones
+//! itself. At its start it runs a [`resident`] process, which has one thread and
+//! nothing to hide. For each [`order`] that one forks a [`maker`], which makes the
+//! network namespace, clones the guest into a jail and ends:
+//!
+//! ```text
+//!     server ──order──> resident ──fork──> maker ──clone──> guest (PID 1)
+//!        ^                                   │                │
+//!        └──────────── its pidfd ────────────┘     its socket │
+//!        └────────────────── operations ──────────────────────┘
+//! ```
+//!
+//! The guest belongs to nobody then: it outlives the maker, the resident process and the
+//! server, and whoever may open its socket finds it again ([`client::find`]).
+
+pub mod client;
+mod guest;
+mod maker;
+pub mod order;
+pub mod resident;
+mod view;

@@ -1,0 +1,103 @@
+//! A process for one order: makes the guest, tells the server, and ends.
+
+use crate::guest::{self, BACKLOG, Plan, READY};
+use crate::order::{Answer, Failed, Order};
+use crate::view;
+use atoll_guest::workload::now_us;
+use atoll_jail::confine::{Filters, Listening};
+use atoll_jail::enter::{self, EnterError, Launched, Side};
+use atoll_sys::netns;
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+
+/// Carries out `order`, which came at `begun_us`, and answers on `reply`.
+pub(crate) fn make(order: &Order, reply: &OwnedFd, begun_us: u64) {
+    let made = start(order, begun_us);
+    let (answer, pidfd) = match &made {
+        Ok((answer, launched)) => (answer.clone(), Some(launched.pidfd.as_fd())),
+        Err(failed) => {
+            // It is ours, or was not made.
+            if failed.step != "bind" {
+                std::fs::remove_file(order.socket.as_path()).ok();
+            }
+            (Answer::Failed(failed.clone()), None)
+        }
+    };
+    let bytes = serde_json::to_vec(&answer).unwrap_or_default();
+    // A server that is gone finds the guest by its socket.
+    atoll_sys::scm::send(reply.as_fd(), &bytes, pidfd).ok();
+}
+
+fn start(order: &Order, begun_us: u64) -> Result<(Answer, Launched), Failed> {
+    // It takes the kernel as long as everything else, so it begins first.
+    let network = netns::prepare().map_err(|error| Failed::io("netns", &error))?;
+    let is_root = rustix::process::geteuid().is_root();
+    let view = view::build(order, is_root)?;
+    let steps =
+        atoll_jail::plan::plan(&view.spec).map_err(|error| Failed::new("plan", &error, 0))?;
+    let plan = Plan {
+        user: view.spec.user,
+        steps,
+        filters: Filters::build(&view.confinement, &[], Listening::Nobody),
+        confinement: view.confinement,
+        base: guest::base(order),
+    };
+    let handed: Vec<OwnedFd> = view
+        .handed
+        .iter()
+        .map(|path| atoll_jail::tree::clone(path, None, None))
+        .collect::<Result<_, _>>()
+        .map_err(|error| {
+            let (step, errno) = error.step();
+            Failed::new(step, &error, errno.unwrap_or(0))
+        })?;
+    let listener = listen(order.socket.as_path())?;
+    let launched = match enter::enter(network, None).map_err(|error| refused(&error))? {
+        Side::Inside(newborn) => guest::become_guest(newborn, plan, handed, listener),
+        Side::Outside(launched) => launched,
+    };
+    let cloned_us = now_us() - begun_us;
+    launched.map(plan.user).map_err(|error| refused(&error))?;
+    launched.go().map_err(|error| refused(&error))?;
+    drop((handed, listener));
+    await_ready(&launched)?;
+    let (pid, ready_us) = (launched.pid, now_us() - begun_us);
+    Ok((Answer::Started { pid, cloned_us, ready_us }, launched))
+}
+
+/// Only the server's own user may ask a guest for anything.
+fn listen(path: &Path) -> Result<OwnedFd, Failed> {
+    let failed =
+        |step: &'static str| move |error: rustix::io::Errno| Failed::io(step, &error.into());
+    let address = SocketAddrUnix::new(path).map_err(failed("bind"))?;
+    let kind = SocketType::STREAM;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
+        .map_err(failed("socket"))?;
+    let umask = rustix::process::umask(Mode::from_raw_mode(0o177));
+    let bound = rustix::net::bind(&socket, &address);
+    rustix::process::umask(umask);
+    bound.map_err(failed("bind"))?;
+    rustix::net::listen(&socket, BACKLOG).map_err(failed("listen"))?;
+    Ok(socket)
+}
+
+fn await_ready(launched: &Launched) -> Result<(), Failed> {
+    let mut buffer = [0; 8192];
+    let (length, _) = atoll_sys::scm::receive(launched.control.as_fd(), &mut buffer)
+        .map_err(|error| Failed::io("ready", &error))?;
+    match &buffer[..length] {
+        said if said == READY => Ok(()),
+        said => Err(serde_json::from_slice(said).unwrap_or_else(|_| Failed {
+            step: "ready".to_owned(),
+            text: "the guest ended before it was ready".to_owned(),
+            errno: 0,
+        })),
+    }
+}
+
+fn refused(error: &EnterError) -> Failed {
+    let (step, errno) = error.step();
+    Failed::new(step, error, errno.unwrap_or(0))
+}

@@ -1,0 +1,124 @@
+//! What the server asks the resident process for, and what it is told.
+//!
+//! An order is one datagram with a socket beside it, on which the answer comes,
+//! with the guest's pidfd beside it. Where no answer comes, nothing is known, and the
+//! guest's socket tells whether there is one.
+
+use atoll_protocol::octets::Octets;
+use serde::{Deserialize, Serialize};
+
+/// Longest order or answer, in bytes.
+pub const BYTES_MAX: usize = 128 << 10;
+
+/// A sandbox to start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// Where the guest is to listen: a path of the host that is not there yet, in a
+    /// directory that nothing inside sees.
+    pub socket: Octets,
+    /// What it sees beside its own directories.
+    pub image: Image,
+    /// Directory of the host that becomes `/etc`.
+    pub etc: Octets,
+    /// Whom the commands run as.
+    pub user: User,
+    /// Directories of the host that it gets.
+    pub binds: Vec<Bind>,
+    /// Host name inside.
+    pub hostname: String,
+    /// Room for `/tmp`, `/dev/shm` and everything else that is not kept, in bytes.
+    pub private_bytes: u64,
+    /// Variables of every command.
+    pub environment: Vec<(Octets, Octets)>,
+    /// Where commands start.
+    pub directory: Octets,
+    /// Most open files of a process; as the server has it where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
+    /// Most processes and threads of the user that the commands run as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+}
+
+/// The root file system.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Image {
+    /// What is installed on this machine.
+    Host,
+    /// The one in this directory of the host.
+    Directory(Octets),
+}
+
+/// One user inside, and who that is outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct User {
+    /// Uid inside.
+    pub inside_uid: u32,
+    /// Gid inside.
+    pub inside_gid: u32,
+    /// Uid on the host: the server's own, unless that is root.
+    pub outside_uid: u32,
+    /// Gid on the host.
+    pub outside_gid: u32,
+}
+
+/// A directory of the host at a place inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bind {
+    /// Which: a real path, without symbolic links.
+    pub source: Octets,
+    /// Where inside.
+    pub at: Octets,
+    /// It can be written.
+    pub is_writable: bool,
+}
+
+/// The answer to an [`Order`]; the guest's pidfd comes along with `Started`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// The guest listens.
+    Started {
+        /// Its process, as the resident process numbers it.
+        pid: i32,
+        /// Microseconds from the order to the clone, and to the guest's listening.
+        cloned_us: u64,
+        /// See `cloned_us`.
+        ready_us: u64,
+    },
+    /// Nothing was started, and nothing is left of it.
+    Failed(Failed),
+}
+
+/// Why nothing was started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{text}")]
+pub struct Failed {
+    /// The step that failed; a stable name.
+    pub step: String,
+    /// What happened, in words.
+    pub text: String,
+    /// The kernel's error number, or 0.
+    pub errno: i32,
+}
+
+impl Failed {
+    /// An error with its causes on one line.
+    pub(crate) fn new(step: &str, error: &dyn std::error::Error, errno: i32) -> Self {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            text += &format!(": {error}");
+            cause = error.source();
+        }
+        Self { step: step.to_owned(), text, errno }
+    }
+
+    pub(crate) fn io(step: &str, error: &std::io::Error) -> Self {
+        Self::new(step, error, error.raw_os_error().unwrap_or(0))
+    }
+}
