@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use serde::Serialize;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A connected socket and what has been received of it.
 #[derive(Debug)]
@@ -29,6 +29,12 @@ pub enum ReceiveError {
     /// The socket failed.
     #[error("could not receive from the host")]
     Socket(#[source] io::Error),
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
 }
 
 impl Channel {

@@ -277,6 +277,42 @@ pub struct Match {
     pub text: String,
 }
 
+/// Tells what changes in a directory. Answered by `Done` once changes are seen, then
+/// an event for each, until the host ends the connection; by `End` if the directory
+/// itself is removed or moved.
+///
+/// Directories that are made or moved in meanwhile are watched too, and what they
+/// held before they were is told as made, so a name may be told twice. Links are
+/// not followed, and what is mounted below is not watched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Watch {
+    /// Which.
+    pub path: Octets,
+    /// And those below it, at most [`WATCHES_MAX`].
+    #[serde(default)]
+    pub recursive: bool,
+}
+
+/// Most directories of one watch.
+pub const WATCHES_MAX: usize = 16_384;
+
+/// What became of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// It was made, or moved here.
+    Made,
+    /// Something was written to it.
+    Modified,
+    /// It was closed by somebody who could write.
+    Written,
+    /// Its mode, owner or times changed.
+    Attributes,
+    /// It was removed, or moved away.
+    Removed,
+}
+
 /// Reads a directory as a tar archive, not compressed. Answered by `Stat`, then
 /// frames `Body`, then `End`; an event `Left` for each name that is not in it, or
 /// not as it should be.

@@ -59,6 +59,8 @@ pub enum Request {
     Glob(files::Glob),
     /// Finds lines in files.
     Grep(files::Grep),
+    /// Tells what changes.
+    Watch(files::Watch),
     /// Reads a directory as an archive.
     Archive(files::Archive),
     /// Unpacks an archive.
@@ -174,6 +176,24 @@ pub enum Event {
     },
     /// The exec has ended, and this is all of its output.
     Ended(Ended),
+    /// A name below a watched directory has changed.
+    Changed {
+        /// Which, below the directory that is watched.
+        path: Octets,
+        /// In which way.
+        change: files::Change,
+        /// It is a directory.
+        is_directory: bool,
+    },
+    /// More changed below a watched directory than could be told: look again.
+    Overflowed,
+    /// A directory below a watched one cannot be watched.
+    Unwatched {
+        /// Which.
+        path: Octets,
+        /// Why.
+        code: Code,
+    },
     /// A name is not in the archive, or not all of it.
     Left {
         /// Which, below the archive's directory.

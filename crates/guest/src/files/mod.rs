@@ -1,5 +1,5 @@
 //! Files of the sandbox, for the host: read, write, list, look, make, remove,
-//! move, set a mode, edit, find, pack and unpack.
+//! move, set a mode, edit, find, watch, pack and unpack.
 //!
 //! A request is answered by a process of its own, which may block and may fail
 //! without harm to others. Every path is resolved by the kernel beneath the
@@ -31,6 +31,7 @@ mod stat;
 mod tar;
 mod unpack;
 mod walk;
+mod watch;
 mod write;
 
 pub use root::Root;
@@ -128,6 +129,10 @@ fn answer(request: Request, channel: &mut Channel, root: &Root) -> Result<Option
         Request::Edit(request) => edit::edit(root, &request)?,
         Request::Glob(request) => glob::glob(root, &request, channel)?,
         Request::Grep(request) => grep::grep(root, &request, channel)?,
+        Request::Watch(request) => {
+            watch::watch(root, &request, channel)?;
+            return Ok(None);
+        }
         Request::Archive(request) => {
             archive::archive(root, &request, channel)?;
             return Ok(None);

@@ -5,6 +5,7 @@
 //! `/proc` that are no paths (`root`, `cwd`, `fd/N`, `exe`), which would lead out.
 //! Source: openat2(2).
 
+use rustix::fs::inotify::WatchFlags;
 use rustix::fs::{AtFlags, Mode, OFlags, PROC_SUPER_MAGIC, ResolveFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{OsStr, OsString};
@@ -148,6 +149,19 @@ impl Root {
     pub(super) fn chmod(&self, handle: &impl AsFd, mode: u32) -> Result<()> {
         let mode = Mode::from_raw_mode(mode & 0o7777);
         rustix::fs::chmodat(&self.descriptors, number(handle), mode, AtFlags::empty())
+    }
+
+    /// Watches the very directory that a descriptor holds.
+    pub(super) fn watch(
+        &self,
+        inotify: &OwnedFd,
+        handle: &OwnedFd,
+        flags: WatchFlags,
+    ) -> Result<i32> {
+        // inotify_add_watch(2) takes nothing but a path; that this one is of procfs
+        // was looked at when the root was opened.
+        let path = Path::new("/proc/self/fd").join(number(handle));
+        rustix::fs::inotify::add_watch(inotify, path, flags)
     }
 
     /// Gives an open file without a name one.

@@ -11,6 +11,7 @@ mod names;
 mod race;
 mod remove;
 mod search;
+mod watch;
 mod write;
 
 use atoll_testkit::run::again_as_ordinary;
