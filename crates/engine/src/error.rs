@@ -312,8 +312,15 @@ impl OperationError {
             Self::ShuttingDown => shutting_down(self),
             Self::Cap(error) => cap_exceeded(error),
             Self::Hold { source, .. } => {
-                let mut answer = hopeless(ErrorCode::RefusedByPolicy, self, "hold it for less");
+                let (code, limit, next_step) = match source {
+                    HoldError::TooMany => (ErrorCode::Capacity, "holds_max", "end something first"),
+                    HoldError::TooLong { .. } => {
+                        (ErrorCode::RefusedByPolicy, "hold_max", "hold it for less, and again")
+                    }
+                };
+                let mut answer = hopeless(code, self, next_step);
                 answer.message = format!("{self}: {source}");
+                answer.details.limit = Some(limit.to_owned());
                 answer
             }
             Self::Backend { state, source, .. } => {

@@ -60,6 +60,11 @@ pub enum EventKind {
     },
     /// Nothing is left of it on the host.
     Removed,
+    /// Something is left of it on the host; removing it is tried again.
+    NotRemoved {
+        /// Why.
+        cause: String,
+    },
     /// A server that started found it alive.
     Adopted,
 }

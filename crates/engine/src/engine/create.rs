@@ -27,7 +27,7 @@ pub struct Got {
 /// What became of a request for a place.
 enum Admission {
     /// It has one, and its creation is under way.
-    Made(Handle),
+    Made(Handle, Waiter),
     /// Its name belongs to another.
     Taken(Handle),
 }
@@ -42,7 +42,7 @@ impl Engine {
     pub async fn create(&self, request: CreateSandbox) -> Result<Sandbox, CreateError> {
         let name = request.name.clone();
         match self.admit(&request, Instant::now())? {
-            Admission::Made(handle) => wait(&handle).await,
+            Admission::Made(handle, waiter) => wait(&handle, Some(waiter)).await,
             Admission::Taken(handle) => Err(CreateError::NameTaken {
                 name: name.expect("only who has a name can find it taken"),
                 holder: handle.id,
@@ -63,12 +63,14 @@ impl Engine {
         let mut tries = 0;
         loop {
             tries += 1;
-            let admitted = self.admit(&request, asked_at)?;
-            let (handle, is_new) = match &admitted {
-                Admission::Made(handle) => (handle, true),
-                Admission::Taken(handle) => (handle, false),
+            let (handle, waiter, is_new) = match self.admit(&request, asked_at)? {
+                Admission::Made(handle, waiter) => (handle, Some(waiter), true),
+                Admission::Taken(handle) => {
+                    let waiter = handle.creation.as_ref().map(Waiter::join);
+                    (handle, waiter, false)
+                }
             };
-            match wait(handle).await {
+            match wait(&handle, waiter).await {
                 // Given up by those who wanted it first, and not by this caller.
                 Err(CreateError::Cancelled { .. }) if !is_new && tries < TRIES => {}
                 other => return other.map(|sandbox| Got { sandbox, is_new }),
@@ -82,7 +84,7 @@ impl Engine {
         let progress = Arc::new(Progress::new(asked_at));
         let (outcome, creation) = watch::channel(Creation::UnderWay);
         let (owner, handle) = Owner::new(self.shared.clone(), record.clone());
-        let handle = handle.with_creation(progress.clone(), creation);
+        let (handle, waiter) = handle.with_creation(progress.clone(), creation);
         let admitted = {
             let mut directory = self.shared.directory();
             directory.admit(record.name.as_ref(), record.id, || handle.clone())
@@ -92,7 +94,7 @@ impl Engine {
                 // Nobody can have cancelled it yet.
                 progress.reached(Stage::Accepted).unwrap_or_default();
                 self.spawn(owner.run(Begin::Create(progress, outcome)));
-                Ok(Admission::Made(handle))
+                Ok(Admission::Made(handle, waiter))
             }
             Err(Refusal::NameTaken(holder)) => Ok(Admission::Taken(holder)),
             Err(Refusal::Closing) => Err(CreateError::ShuttingDown),
@@ -103,11 +105,11 @@ impl Engine {
     }
 }
 
-/// Waits until a sandbox is made, and gives it as it is then.
-async fn wait(handle: &Handle) -> Result<Sandbox, CreateError> {
+/// Waits until a sandbox is made, if it still is, and gives it as it is then.
+async fn wait(handle: &Handle, waiter: Option<Waiter>) -> Result<Sandbox, CreateError> {
     let id = handle.id;
-    if let Some(waiting) = &handle.creation {
-        Waiter::new(waiting).wait().await.map_err(|failure| match failure {
+    if let Some(waiter) = waiter {
+        waiter.wait().await.map_err(|failure| match failure {
             CreationFailure::Backend(source) => CreateError::Backend { id, source },
             CreationFailure::Records(source) => CreateError::Records { id, source },
             CreationFailure::Cancelled => CreateError::Cancelled { id },

@@ -28,10 +28,6 @@ use std::time::Duration;
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::JoinSet;
 
-/// Events that a slow listener may be behind; one that falls further learns how many it
-/// missed, and reads them from the records.
-const EVENTS_BEHIND: usize = 1024;
-
 /// Most events that are read at once.
 pub(crate) const EVENTS_PAGE_MAX: usize = 1000;
 
@@ -48,7 +44,6 @@ pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) records: Records,
-    pub(crate) events: broadcast::Sender<Event>,
     /// Turns true when the engine shuts down.
     closing: watch::Sender<bool>,
     directory: Mutex<Directory>,
@@ -189,9 +184,9 @@ impl Engine {
         mailbox.send(Command::Release { hold }).await.map_err(|_| OperationError::NotFound { id })
     }
 
-    /// Tells everything that happens from now on.
+    /// Tells everything that happens from now on, in the order in which it is kept.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
-        self.shared.events.subscribe()
+        self.shared.records.subscribe()
     }
 
     /// Gives up to `count` events with numbers above `after`, the oldest first.

@@ -1,6 +1,6 @@
 //! Starting: what an earlier engine left behind is taken up, stopped or removed.
 
-use super::{EVENTS_BEHIND, Engine, Shared};
+use super::{Engine, Shared};
 use crate::backend::{Alive, Backend, BackendError};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -14,7 +14,7 @@ use atoll_api::sandbox::{EventKind, State};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 use tokio::task::{self, JoinSet};
 
 /// How long to wait before a removal that failed is tried again.
@@ -26,6 +26,8 @@ impl Engine {
     /// On return every sandbox that could be taken up is, and names are right; what is
     /// to be stopped or removed is so soon after. Trouble with a single sandbox makes
     /// that one fail, and not the start.
+    ///
+    /// Must be called, like everything else, inside of a runtime that has its I/O driver on.
     ///
     /// # Errors
     /// If the records cannot be read, or the host not be looked at.
@@ -47,7 +49,6 @@ impl Engine {
             backend,
             clock,
             records,
-            events: broadcast::Sender::new(EVENTS_BEHIND),
             closing: watch::Sender::new(false),
             directory: Mutex::new(Directory::new(config.sandboxes_max)),
         });
@@ -128,9 +129,7 @@ impl Engine {
         }
         let change = Change { record: record.clone(), fate: Fate::Keep, what, at: now };
         // What cannot be written is found out again by the next start.
-        if let Ok(event) = self.shared.records.apply(change).await {
-            drop(self.shared.events.send(event));
-        }
+        self.shared.records.apply(change, || {}).await.unwrap_or_default();
         record
     }
 }

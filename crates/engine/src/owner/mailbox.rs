@@ -80,18 +80,19 @@ impl Handle {
         (Self { id, mailbox: sender, view, creation: None }, mailbox)
     }
 
-    /// The same, for a sandbox that is being made.
+    /// The same for a sandbox that is being made, with the one who wants it.
     pub(crate) fn with_creation(
         self,
         progress: Arc<Progress>,
         outcome: watch::Receiver<Creation>,
-    ) -> Self {
-        let waiting = Waiting { progress, outcome, count: AtomicUsize::new(0) };
-        Self { creation: Some(Arc::new(waiting)), ..self }
+    ) -> (Self, Waiter) {
+        let waiting = Arc::new(Waiting { progress, outcome, count: AtomicUsize::new(1) });
+        let waiter = Waiter { waiting: waiting.clone(), is_counted: true };
+        (Self { creation: Some(waiting), ..self }, waiter)
     }
 }
 
-/// A creation, and how many wait for it.
+/// A creation, and how many wait for it. Once nobody does it is given up for good.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     progress: Arc<Progress>,
@@ -101,17 +102,23 @@ pub(crate) struct Waiting {
 
 /// One who waits for a creation. When the last one goes, it is given up.
 #[derive(Debug)]
-pub(crate) struct Waiter(Arc<Waiting>);
+pub(crate) struct Waiter {
+    waiting: Arc<Waiting>,
+    /// Not so if it came when the creation was given up: then it learns that.
+    is_counted: bool,
+}
 
 impl Waiter {
-    pub(crate) fn new(waiting: &Arc<Waiting>) -> Self {
-        waiting.count.fetch_add(1, Ordering::Relaxed);
-        Self(waiting.clone())
+    /// Joins those who wait.
+    pub(crate) fn join(waiting: &Arc<Waiting>) -> Self {
+        let one_more = |count| (count > 0).then_some(count + 1);
+        let counted = waiting.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        Self { waiting: waiting.clone(), is_counted: counted.is_ok() }
     }
 
     /// Waits for the end of the creation.
     pub(crate) async fn wait(self) -> Result<(), CreationFailure> {
-        let mut outcome = self.0.outcome.clone();
+        let mut outcome = self.waiting.outcome.clone();
         let over = outcome.wait_for(|creation| !matches!(creation, Creation::UnderWay)).await;
         match over.as_deref() {
             Ok(Creation::Done | Creation::UnderWay) => Ok(()),
@@ -124,9 +131,9 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        if self.0.count.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.is_counted && self.waiting.count.fetch_sub(1, Ordering::Relaxed) == 1 {
             // After the end of the creation this means nothing.
-            self.0.progress.cancel();
+            self.waiting.progress.cancel();
         }
     }
 }

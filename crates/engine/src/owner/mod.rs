@@ -147,7 +147,6 @@ impl Owner {
                 if done.is_err() {
                     self.record = before;
                 }
-                self.publish();
                 let id = self.record.id;
                 let done = done.map_err(|source| OperationError::Records { id, source });
                 reply.give(done.map(|()| self.view.borrow().clone()));
@@ -175,13 +174,14 @@ impl Owner {
             lease_from: self.record.lease_from,
             works_until: self.activity.works_until(),
         };
-        let decision = lifecycle::decide(now, &self.record.lifecycle, &facts);
-        if let Some(until) = self.patience_until.filter(|&until| until > now) {
-            return Decision { due: None, look_at: Some(until) };
+        let mut decision = lifecycle::decide(now, &self.record.lifecycle, &facts);
+        // What has just failed is not tried at once.
+        let patience = self.patience_until.filter(|&until| until > now && decision.due.is_some());
+        if patience.is_some() {
+            decision.due = None;
         }
-        let sample_at = self.sample_at(now);
-        let look_at = [decision.look_at, sample_at].into_iter().flatten().min();
-        Decision { look_at, ..decision }
+        let look_at = [decision.look_at, self.sample_at(now), patience];
+        Decision { look_at: look_at.into_iter().flatten().min(), ..decision }
     }
 
     /// When to look at the use of the processor: only what may idle is looked at.
@@ -213,8 +213,6 @@ impl Owner {
         let written = self.write(what, Fate::Keep).await;
         if written.is_err() {
             self.record = before;
-        } else {
-            self.publish();
         }
         written
     }
@@ -223,8 +221,9 @@ impl Owner {
     /// the same: the next write carries it, and a start before that sees it on the host.
     async fn settle(&mut self, step: Step, cause: Option<String>, what: EventKind) {
         self.enter(step, cause);
-        self.write(what, Fate::Keep).await.unwrap_or_default();
-        self.publish();
+        if self.write(what, Fate::Keep).await.is_err() {
+            self.publish();
+        }
     }
 
     fn enter(&mut self, step: Step, cause: Option<String>) {
@@ -234,14 +233,14 @@ impl Owner {
         self.record.cause = cause;
     }
 
-    /// Writes the record with what happened, and tells who listens.
+    /// Writes the record with what happened, shows it, and has it told to who listens.
     async fn write(&self, what: EventKind, fate: Fate) -> Result<(), RecordsError> {
         let at = self.shared.clock.now();
         let change = Change { record: self.record.clone(), fate, what, at };
-        let event = self.shared.records.apply(change).await?;
-        // Nobody has to listen.
-        drop(self.shared.events.send(event));
-        Ok(())
+        let shown = self.record.view(self.activity.holds(at));
+        let view = self.view.clone();
+        let publish = move || drop(view.send_replace(shown));
+        self.shared.records.apply(change, publish).await
     }
 
     fn publish(&self) {

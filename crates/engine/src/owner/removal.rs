@@ -3,11 +3,16 @@
 //! Its name is free as soon as it is deleted; its place is free only when nothing
 //! is left of it, so that a host that cannot get rid of sandboxes takes no more.
 
-use super::{Command, Owner, RETRY_AFTER};
+use super::{Command, Owner};
 use crate::error::OperationError;
 use crate::records::{Fate, RecordsError};
 use crate::state::{Step, Verb};
 use atoll_api::sandbox::{EventKind, State};
+use std::time::Duration;
+
+/// How long to wait before a removal is tried again: at first, and at most.
+const RETRY_AFTER: Duration = Duration::from_secs(30);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 impl Owner {
     /// Deletes it: on return its name is free and none of its processes runs, unless
@@ -38,11 +43,13 @@ impl Owner {
     /// Removes it from the host, again and again until it worked. What is left when
     /// the server ends is removed by the next one.
     pub(super) async fn remove(mut self) {
+        let mut retry_after = RETRY_AFTER;
         while !self.is_removed {
             self.remove_once().await;
-            if !self.is_removed && !self.pause_before_retry().await {
+            if !self.is_removed && !self.can_retry(retry_after).await {
                 return;
             }
+            retry_after = (2 * retry_after).min(RETRY_AFTER_MAX);
         }
         while let Some(command) = self.deferred.pop_front() {
             self.refuse(command);
@@ -55,20 +62,21 @@ impl Owner {
             backend.kill(id)?;
             backend.remove(id)
         });
-        if removed.await.is_err() {
-            return;
+        if let Err(error) = removed.await {
+            let what = EventKind::NotRemoved { cause: error.to_string() };
+            return self.write(what, Fate::Keep).await.unwrap_or_default();
         }
         self.is_removed = true;
+        self.shared.directory().forget(self.record.name.as_ref(), self.record.id);
         // If it cannot be forgotten now, the next start finds nothing to remove and
         // forgets it then.
         self.write(EventKind::Removed, Fate::Forget).await.unwrap_or_default();
-        self.shared.directory().forget(self.record.name.as_ref(), self.record.id);
     }
 
     /// Answers commands until it is time; gives false if nobody can send any more.
-    async fn pause_before_retry(&mut self) -> bool {
+    async fn can_retry(&mut self, after: Duration) -> bool {
         let clock = self.shared.clock.clone();
-        let mut time = clock.wait_until(clock.now().after(RETRY_AFTER));
+        let mut time = clock.wait_until(clock.now().after(after));
         loop {
             while let Some(command) = self.deferred.pop_front() {
                 self.refuse(command);

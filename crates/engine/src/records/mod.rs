@@ -24,10 +24,14 @@ use atoll_api::time::Timestamp;
 use std::path::Path;
 use std::sync::Mutex;
 use std::thread::{self, JoinHandle};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot};
 
 /// Most writes that wait; who has another waits until there is room.
 const QUEUE: usize = 256;
+
+/// Events that a slow listener may be behind; one that falls further learns how many it
+/// missed, and reads them from the file.
+const EVENTS_BEHIND: usize = 1024;
 
 /// Something to remember.
 #[derive(Debug, Clone)]
@@ -55,12 +59,21 @@ pub enum Fate {
 #[derive(Debug)]
 pub struct Records {
     jobs: Option<mpsc::Sender<Job>>,
+    events: broadcast::Sender<Event>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 enum Job {
-    Apply(Box<Change>, oneshot::Sender<Result<Event, RecordsError>>),
-    Events { after: u64, count: usize, reply: oneshot::Sender<Result<Vec<Event>, RecordsError>> },
+    Apply {
+        change: Box<Change>,
+        publish: Box<dyn FnOnce() + Send>,
+        reply: oneshot::Sender<Result<(), RecordsError>>,
+    },
+    Events {
+        after: u64,
+        count: usize,
+        reply: oneshot::Sender<Result<Vec<Event>, RecordsError>>,
+    },
 }
 
 impl Records {
@@ -72,23 +85,36 @@ impl Records {
         let database = Database::open(path)?;
         let known = database.load()?;
         let (jobs, queue) = mpsc::channel(QUEUE);
+        let events = broadcast::Sender::new(EVENTS_BEHIND);
+        let listeners = events.clone();
         let writer = thread::Builder::new()
             .name("atoll-records".to_owned())
-            .spawn(move || serve(database, queue))
+            .spawn(move || serve(database, queue, &listeners))
             .map_err(|source| RecordsError::Thread { source })?;
-        Ok((Self { jobs: Some(jobs), writer: Mutex::new(Some(writer)) }, known))
+        Ok((Self { jobs: Some(jobs), events, writer: Mutex::new(Some(writer)) }, known))
     }
 
-    /// Writes a change and its event, and gives the event its number.
+    /// Writes a change and its event, and tells the event to those who listen, but first
+    /// calls `publish`: who hears of something must not find it otherwise.
     ///
     /// Dropping this after its first wait does not take the change back.
     ///
     /// # Errors
     /// Nothing was written then.
-    pub async fn apply(&self, change: Change) -> Result<Event, RecordsError> {
+    pub async fn apply(
+        &self,
+        change: Change,
+        publish: impl FnOnce() + Send + 'static,
+    ) -> Result<(), RecordsError> {
         let (reply, answer) = oneshot::channel();
-        self.ask(Job::Apply(Box::new(change), reply)).await;
+        let (change, publish) = (Box::new(change), Box::new(publish));
+        self.ask(Job::Apply { change, publish, reply }).await;
         answer.await.expect("the writer answers every job")
+    }
+
+    /// Tells every event from now on, in the order of their numbers.
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
     }
 
     /// Gives up to `count` events with numbers above `after`, the oldest first.
@@ -119,12 +145,23 @@ impl Drop for Records {
     }
 }
 
-/// The writer: one job after the other, until nobody can send another.
-fn serve(mut database: Database, mut queue: mpsc::Receiver<Job>) {
+/// The writer: one job after the other, until nobody can send another. It also tells the
+/// events, since nobody else knows their order.
+fn serve(
+    mut database: Database,
+    mut queue: mpsc::Receiver<Job>,
+    listeners: &broadcast::Sender<Event>,
+) {
     while let Some(job) = queue.blocking_recv() {
-        // Who asked may have gone; what is written stays written.
+        // Who asked may have gone; what is written stays written. Nobody has to listen.
         match job {
-            Job::Apply(change, reply) => drop(reply.send(database.apply(&change))),
+            Job::Apply { change, publish, reply } => {
+                let told = database.apply(&change).map(|event| {
+                    publish();
+                    drop(listeners.send(event));
+                });
+                drop(reply.send(told));
+            }
             Job::Events { after, count, reply } => drop(reply.send(database.events(after, count))),
         }
     }

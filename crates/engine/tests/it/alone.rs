@@ -156,20 +156,26 @@ fn a_stopped_one_is_deleted_in_its_time_and_the_idle_time_can_be_set_late() {
 }
 
 #[test]
-fn what_fails_by_itself_is_tried_again_but_not_at_once() {
+fn one_that_cannot_be_stopped_has_failed_and_is_deleted_in_its_time() {
     let world = World::new();
     live(async {
         use atoll_engine::backend::fake::{Call, Moment};
         let engine = world.start().await;
-        let id = engine.create(with_lifecycle(IDLE)).await.unwrap().id;
+        let request = with_lifecycle(Lifecycle { delete_after_ms: Some(90_000), ..IDLE });
+        let id = engine.create(request).await.unwrap().id;
         world.host.fail(Call::Kill, Moment::Before);
         let mut events = engine.subscribe();
         pass_40_s(&world).await;
         told(&mut events, id, |what| matches!(what, EventKind::Failed { .. })).await;
         assert_eq!(state(&engine, id), State::Failed);
+        world.clock.awaited(90 * SECOND).await;
+        world.clock.advance(90 * SECOND);
+        told(&mut events, id, |what| matches!(what, EventKind::NotRemoved { .. })).await;
         world.host.heal();
-        engine.delete(id).await.unwrap();
-        world.settled(&engine).await;
+        world.clock.awaited(30 * SECOND).await;
+        world.clock.advance(30 * SECOND);
+        told(&mut events, id, |what| *what == EventKind::Removed).await;
+        world.nothing_is_left_behind(&engine);
     });
 }
 
