@@ -8,6 +8,8 @@ use std::time::Duration;
 pub struct Config {
     /// Most sandboxes on this host, in every state, until nothing is left of them.
     pub sandboxes_max: usize,
+    /// Most bytes that the records take; old events make room for new ones before.
+    pub records_bytes_max: u64,
     /// The most that requests may ask for.
     pub caps: Caps,
     /// What holds where requests say nothing.
@@ -22,6 +24,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             sandboxes_max: 1000,
+            records_bytes_max: 1 << 30,
             caps: Caps::default(),
             defaults: Defaults::default(),
             stop_grace: Duration::from_secs(10),

@@ -246,8 +246,10 @@ fn of_backend(error: &dyn std::error::Error, source: &BackendError) -> ApiError 
 fn of_records(error: &dyn std::error::Error, source: &RecordsError) -> ApiError {
     match source {
         RecordsError::Full { .. } => {
-            let next_step = "make room on the server's disk, then ask again";
-            plain(ErrorCode::Capacity, error, next_step)
+            let next_step = "make room on the server's disk or raise the limit, then ask again";
+            let mut answer = plain(ErrorCode::Capacity, error, next_step);
+            answer.details.limit = Some("records_bytes_max".to_owned());
+            answer
         }
         RecordsError::NameTaken { .. } => {
             hopeless(ErrorCode::Conflict, error, "choose another name")

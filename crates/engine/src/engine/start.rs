@@ -39,7 +39,8 @@ impl Engine {
     ) -> Result<Self, StartError> {
         let host = backend.clone();
         let looked = task::spawn_blocking(move || {
-            let (records, known) = Records::open(&path).map_err(StartError::Records)?;
+            let (records, known) =
+                Records::open(&path, config.records_bytes_max).map_err(StartError::Records)?;
             let inventory = host.inventory().map_err(StartError::Inventory)?;
             Ok((records, reconcile::plan(known, &inventory)))
         });

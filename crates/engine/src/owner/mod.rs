@@ -24,6 +24,7 @@ use crate::state::{self, Step, Verb};
 use atoll_api::sandbox::{EventKind, Sandbox, State};
 use atoll_api::time::Timestamp;
 use host::Exit;
+use removal::Removal;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,8 +61,7 @@ pub(crate) struct Owner {
     progress: Option<Arc<Progress>>,
     /// Until when nothing is tried by itself, after a failure.
     patience_until: Option<Timestamp>,
-    /// Nothing is left on the host.
-    is_removed: bool,
+    removal: Removal,
 }
 
 /// What an owner that waits is woken by.
@@ -87,7 +87,7 @@ impl Owner {
             view,
             progress: None,
             patience_until: None,
-            is_removed: false,
+            removal: Removal::Due,
         };
         (owner, handle)
     }

@@ -14,6 +14,27 @@ use std::time::Duration;
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
+/// How far it is with taking a deleted sandbox off the host.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Removal {
+    /// Nothing was tried.
+    Due,
+    /// Something may be left.
+    Failed { retry_after: Duration },
+    /// Nothing is left.
+    Done,
+}
+
+impl Removal {
+    fn failed(self) -> Self {
+        let retry_after = match self {
+            Self::Failed { retry_after } => (2 * retry_after).min(RETRY_AFTER_MAX),
+            Self::Due | Self::Done => RETRY_AFTER,
+        };
+        Self::Failed { retry_after }
+    }
+}
+
 impl Owner {
     /// Deletes it: on return its name is free and none of its processes runs, unless
     /// they could not be killed, which the removal tries again.
@@ -43,13 +64,17 @@ impl Owner {
     /// Removes it from the host, again and again until it worked. What is left when
     /// the server ends is removed by the next one.
     pub(super) async fn remove(mut self) {
-        let mut retry_after = RETRY_AFTER;
-        while !self.is_removed {
-            self.remove_once().await;
-            if !self.is_removed && !self.can_retry(retry_after).await {
-                return;
+        loop {
+            match self.removal {
+                Removal::Done => break,
+                Removal::Due => {}
+                Removal::Failed { retry_after } => {
+                    if !self.can_retry(retry_after).await {
+                        return;
+                    }
+                }
             }
-            retry_after = (2 * retry_after).min(RETRY_AFTER_MAX);
+            self.remove_once().await;
         }
         while let Some(command) = self.deferred.pop_front() {
             self.refuse(command);
@@ -63,10 +88,11 @@ impl Owner {
             backend.remove(id)
         });
         if let Err(error) = removed.await {
+            self.removal = self.removal.failed();
             let what = EventKind::NotRemoved { cause: error.to_string() };
             return self.write(what, Fate::Keep).await.unwrap_or_default();
         }
-        self.is_removed = true;
+        self.removal = Removal::Done;
         self.shared.directory().forget(self.record.name.as_ref(), self.record.id);
         // If it cannot be forgotten now, the next start finds nothing to remove and
         // forgets it then.

@@ -14,6 +14,12 @@ use std::time::Duration;
 /// Events that are kept; older ones make room.
 pub const EVENTS_KEPT: u32 = 100_000;
 
+/// Most pages of a file, as SQLite has it.
+const PAGES_MAX: u32 = u32::MAX - 1;
+
+/// Pages that only what makes room may take.
+const PAGES_RESERVED: u32 = 8;
+
 /// One step from each version of the file to the next. Never changed, only added to.
 const MIGRATIONS: &[&str] = &["
     CREATE TABLE sandboxes (
@@ -105,6 +111,7 @@ pub enum RecordsError {
 pub struct Database {
     path: PathBuf,
     connection: Connection,
+    pages_max: u32,
 }
 
 impl Database {
@@ -127,7 +134,7 @@ impl Database {
         ] {
             connection.pragma_update(None, pragma, value).map_err(failed)?;
         }
-        let mut database = Self { path: path.to_owned(), connection };
+        let mut database = Self { path: path.to_owned(), connection, pages_max: PAGES_MAX };
         database.check()?;
         database.migrate()?;
         Ok(database)
@@ -136,15 +143,23 @@ impl Database {
     /// Limits the file to so many bytes; a write beyond is [`RecordsError::Full`].
     ///
     /// # Errors
-    /// If SQLite does not take it.
-    pub fn limit(&self, bytes: u64) -> Result<(), RecordsError> {
-        let failed = |source| explain(&self.path, "limit", source);
-        let page: i64 = self
+    /// If SQLite cannot be asked for the size of its pages.
+    pub fn limit(&mut self, bytes_max: u64) -> Result<(), RecordsError> {
+        let page_bytes: u32 = self
             .connection
             .pragma_query_value(None, "page_size", |row| row.get(0))
-            .map_err(failed)?;
-        let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page;
-        self.connection.pragma_update(None, "max_page_count", pages).map_err(failed)
+            .map_err(|source| explain(&self.path, "limit", source))?;
+        let pages_max = bytes_max / u64::from(page_bytes);
+        self.pages_max = u32::try_from(pages_max).unwrap_or(PAGES_MAX);
+        Ok(())
+    }
+
+    /// What makes room may use a part that nothing else may.
+    fn limit_for(&self, change: &Change) -> rusqlite::Result<()> {
+        let makes_room = change.fate == Fate::Forget || change.record.state == State::Deleted;
+        let reserve = if makes_room { 0 } else { PAGES_RESERVED };
+        let pages_max = self.pages_max.saturating_sub(reserve).max(1);
+        self.connection.pragma_update(None, "max_page_count", pages_max)
     }
 
     fn check(&self) -> Result<(), RecordsError> {
@@ -204,13 +219,32 @@ impl Database {
         Ok(records)
     }
 
-    /// Writes a change and its event, both or none.
+    /// Writes a change and its event, both or none. Without room for them, the older half
+    /// of the events goes, so that history never stands in the way of the present.
     ///
     /// # Errors
     /// Nothing was written then.
     pub fn apply(&mut self, change: &Change) -> Result<Event, RecordsError> {
+        loop {
+            match self.write(change) {
+                Err(RecordsError::Full { .. }) if self.halve_events()? => {}
+                written => return written,
+            }
+        }
+    }
+
+    /// Gives whether there was an event to let go of.
+    fn halve_events(&self) -> Result<bool, RecordsError> {
+        let older_half =
+            "DELETE FROM events WHERE seq <= (SELECT (min(seq) + max(seq)) / 2 FROM events)";
+        let gone = self.connection.execute(older_half, []);
+        gone.map(|count| count > 0).map_err(|source| explain(&self.path, "make room in", source))
+    }
+
+    fn write(&mut self, change: &Change) -> Result<Event, RecordsError> {
         let path = self.path.clone();
         let failed = |source| explain(&path, "write", source);
+        self.limit_for(change).map_err(failed)?;
         let transaction = self.connection.transaction().map_err(failed)?;
         write_record(&transaction, change).map_err(|source| match &change.record.name {
             Some(name) if is_constraint(&source) => RecordsError::NameTaken { name: name.clone() },

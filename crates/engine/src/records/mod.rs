@@ -8,7 +8,7 @@
 //! death of the server at any moment; when the machine loses power the last few
 //! writes may be lost, but then so are the processes that they were about.
 //!
-//! **Changing the format**: a new migration in [`database`] for every change,
+//! **Changing the format**: a new migration in `database.rs` for every change,
 //! fields of [`Record`] included, so that an older program refuses the file rather
 //! than misreading it. New fields have a serde default; `tests/it/records.rs` reads
 //! files of every version that there was.
@@ -77,12 +77,14 @@ enum Job {
 }
 
 impl Records {
-    /// Opens the file, or makes it, and gives everything that is in it.
+    /// Opens the file, or makes it, and gives everything that is in it. It grows to
+    /// `bytes_max` at most.
     ///
     /// # Errors
     /// Typed for a file that another server uses, that is damaged, or that is newer.
-    pub fn open(path: &Path) -> Result<(Self, Vec<Record>), RecordsError> {
-        let database = Database::open(path)?;
+    pub fn open(path: &Path, bytes_max: u64) -> Result<(Self, Vec<Record>), RecordsError> {
+        let mut database = Database::open(path)?;
+        database.limit(bytes_max)?;
         let known = database.load()?;
         let (jobs, queue) = mpsc::channel(QUEUE);
         let events = broadcast::Sender::new(EVENTS_BEHIND);

@@ -111,6 +111,25 @@ fn the_use_of_the_processor_is_work() {
 }
 
 #[test]
+fn work_since_the_last_look_is_seen_before_it_is_too_late() {
+    let world = World::new();
+    live(async {
+        let engine = world.start().await;
+        let id = engine.create(with_lifecycle(IDLE)).await.unwrap().id;
+        world.clock.awaited(10 * SECOND).await;
+        world.clock.advance(10 * SECOND);
+        world.clock.awaited(10 * SECOND).await;
+        world.host.use_cpu(id, SECOND);
+        world.clock.advance(9 * SECOND);
+        // By what was seen until now it has been idle for longer than that.
+        let shorter = Lifecycle { idle_stop_ms: Some(12_000), ..IDLE };
+        engine.set_lifecycle(id, shorter).await.unwrap();
+        world.clock.awaited(3 * SECOND).await;
+        assert_eq!(state(&engine, id), State::Running);
+    });
+}
+
+#[test]
 fn a_lease_ends_unless_it_is_renewed() {
     let world = World::new();
     live(async {

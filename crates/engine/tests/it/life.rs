@@ -133,6 +133,56 @@ fn a_creation_that_fails_leaves_nothing_whereever_it_fails() {
 }
 
 #[test]
+fn a_name_is_free_though_what_was_made_cannot_be_removed() {
+    let mut world = World::new();
+    world.config.sandboxes_max = 2;
+    live(async {
+        let engine = world.start().await;
+        world.host.fail(Call::Start, Moment::Midway);
+        world.host.fail(Call::Remove, Moment::Before);
+        engine.create(named("web")).await.unwrap_err();
+        assert_eq!((world.host.ids().len(), all(&engine)), (1, vec![]));
+        world.host.heal();
+        engine.create(named("web")).await.unwrap();
+        // Its place is not.
+        let full = engine.create(named("api")).await.unwrap_err();
+        assert!(matches!(full, CreateError::Capacity { sandboxes_max: 2 }), "{full:?}");
+        world.clock.awaited(Duration::from_secs(30)).await;
+        world.clock.advance(Duration::from_secs(30));
+        world.settled(&engine).await;
+    });
+}
+
+#[test]
+fn without_room_for_records_nothing_is_made_but_what_is_there_can_go() {
+    let mut world = World::new();
+    world.config.records_bytes_max = 96 * 1024;
+    live(async {
+        let engine = world.start().await;
+        let full = loop {
+            if let Err(full) = engine.create(CreateSandbox::default()).await {
+                break full;
+            }
+        };
+        let answer = full.to_api();
+        assert_eq!((answer.code, answer.took_effect), (ErrorCode::Capacity, TookEffect::No));
+        assert_eq!(answer.details.limit.as_deref(), Some("records_bytes_max"));
+        world.settled(&engine).await;
+        let before = all(&engine);
+        for sandbox in &before {
+            engine.delete(sandbox.id).await.unwrap();
+        }
+        world.host.until(|host| host.ids().is_empty()).await;
+        assert_eq!(all(&engine), []);
+        engine.shutdown().await;
+    });
+    live(async {
+        let engine = world.start().await;
+        assert_eq!(all(&engine).len(), 0);
+    });
+}
+
+#[test]
 fn a_full_disk_is_told_as_such() {
     let world = World::new();
     live(async {
