@@ -72,7 +72,8 @@ pub enum Request {
     /// Lists the ports that something listens on. Answered by [`Reply::Ports`].
     Ports,
     /// Asks every process to end, kills what has not by then, and ends the guest.
-    /// Answered by [`Reply::Done`] just before.
+    /// Answered by [`Reply::Done`] just before; not taken back when the connection
+    /// ends. Asked again, the shorter time holds.
     Stop {
         /// How long they may take.
         grace_ms: u64,

@@ -1,13 +1,19 @@
 //! The server's side: starting the resident process, giving orders, finding guests.
 
 use crate::order::{Answer, BYTES_MAX, Failed, Order};
+use atoll_protocol::frame::{self, Decoder, Kind};
+use atoll_protocol::hello::Hello;
+use atoll_protocol::problem::Problem;
+use atoll_protocol::request::{Reply, Request};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The resident process, which ends with this.
 #[derive(Debug)]
@@ -44,8 +50,7 @@ pub struct Spawned {
 }
 
 impl Spawner {
-    /// Starts `program`, which must call [`crate::resident::run`] with its standard
-    /// input.
+    /// Starts `program`, which must call [`crate::resident::from_standard_input`].
     ///
     /// # Errors
     ///
@@ -141,4 +146,65 @@ pub fn find(socket: &Path) -> io::Result<Option<(i32, OwnedFd)>> {
         Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Asks the guest at `socket` and does not wait for what it answers.
+///
+/// # Errors
+///
+/// Nobody listens there, or the request could not be sent.
+pub fn tell(socket: &Path, request: &Request) -> io::Result<()> {
+    begin(socket, request).map(|_| ())
+}
+
+/// Asks the guest at `socket` for what it answers at once.
+///
+/// # Errors
+///
+/// As [`tell`]; `TimedOut` if no answer comes in `patience`; `InvalidData` if what
+/// comes is none; the guest's own problem as `Other`.
+pub fn ask(socket: &Path, request: &Request, patience: Duration) -> io::Result<Reply> {
+    let mut stream = begin(socket, request)?;
+    let until = Instant::now() + patience;
+    let mut decoder = Decoder::default();
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    loop {
+        while let Some(frame) = decoder.next().map_err(invalid)? {
+            match frame.kind {
+                Kind::Hello => {}
+                Kind::Reply => return frame.json().map_err(invalid),
+                Kind::Problem => {
+                    return Err(io::Error::other(frame.json::<Problem>().map_err(invalid)?));
+                }
+                kind => {
+                    let text = format!("a {kind:?} frame in place of an answer");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+                }
+            }
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let length = match stream.read(decoder.space()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            length => length?,
+        };
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        decoder.filled(length);
+    }
+}
+
+fn begin(socket: &Path, request: &Request) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(socket)?;
+    let mut bytes = Vec::new();
+    frame::put_json(&mut bytes, Kind::Hello, &Hello::OURS)?;
+    frame::put_json(&mut bytes, Kind::Request, request)?;
+    // A frozen guest takes what fits into its buffer.
+    stream.set_write_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(&bytes)?;
+    Ok(stream)
 }

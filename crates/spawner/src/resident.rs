@@ -9,6 +9,18 @@ use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
+/// [`run`] with standard input as the socket, as [`crate::client::Spawner::start`]
+/// gives it; the standard descriptors lead nowhere from then on.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn from_standard_input() -> io::Result<()> {
+    let orders = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    atoll_guest::init::leave_standard_descriptors();
+    run(&orders)
+}
+
 /// Lives as the resident process of the server at the other end of `orders`, a
 /// socket of datagrams, and returns when that is gone. The process must have
 /// one thread.

@@ -15,3 +15,4 @@ mod remove;
 mod xattr;
 
 pub use overlay::{Format, mark_copied};
+pub use remove::remove;

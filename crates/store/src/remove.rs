@@ -12,7 +12,11 @@ use std::path::Path;
 ///
 /// Directories that are not empty are first moved up into the top one, so that
 /// only ever two levels are worked on, however deep the tree is.
-pub(crate) fn remove(dir: BorrowedFd<'_>, name: &OsStr) -> Result<()> {
+///
+/// # Errors
+///
+/// Those of unlinkat(2) and renameat2(2); what is left can be deleted by another call.
+pub fn remove(dir: BorrowedFd<'_>, name: &OsStr) -> Result<()> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
         // Directories: EISDIR on Linux, EPERM by POSIX.

@@ -5,9 +5,11 @@
 //! A backend knows the host and nothing of records, names or lifecycles, and it
 //! must find what it made again after a restart: see [`Backend::inventory`].
 
+mod container;
 pub mod fake;
 mod progress;
 
+pub use container::Container;
 pub use progress::Progress;
 
 use atoll_api::id::SandboxId;

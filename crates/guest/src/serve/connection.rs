@@ -49,10 +49,6 @@ pub(super) enum Role {
     },
     /// It waits for the guest to end.
     Attending,
-    /// It waits for all processes to end, which are killed at this time.
-    Stopping {
-        kill_us: u64,
-    },
     /// It has been served.
     Served,
 }
@@ -170,7 +166,7 @@ impl Connection {
         match &self.role {
             Role::Following(_) if self.is_pending() => Some(self.moved_us + patience_us),
             Role::Following(_) => Some(self.moved_us + HEARTBEAT_US),
-            Role::Cancelling { kill_us, .. } | Role::Stopping { kill_us } => Some(*kill_us),
+            Role::Cancelling { kill_us, .. } => Some(*kill_us),
             Role::Greeting | Role::Asking | Role::Feeding(_) | Role::Attending | Role::Served => {
                 None
             }

@@ -56,7 +56,8 @@ impl Server {
             Request::Stop { grace_ms } => {
                 session::signal_others(Signal::TERM);
                 let kill_us = now_us().saturating_add(grace_ms.saturating_mul(1000));
-                self.connections[index].role = Role::Stopping { kill_us };
+                self.stopping_us = Some(self.stopping_us.map_or(kill_us, |one| one.min(kill_us)));
+                self.connections[index].role = Role::Attending;
                 return Ok(());
             }
             request => return self.hand_to_worker(index, Work::Request(request)),

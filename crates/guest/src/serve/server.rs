@@ -57,6 +57,8 @@ pub struct Server {
     pub(super) born_us: u64,
     pub(super) connections: Vec<Connection>,
     pub(super) execs: Table,
+    /// Everybody is to end, and is killed at this time; that is not taken back.
+    pub(super) stopping_us: Option<u64>,
     /// Processes that serve a connection each.
     pub(super) workers: Vec<i32>,
     buffer: Box<[u8; READ_BYTES]>,
@@ -99,6 +101,7 @@ impl Server {
             born_us: now_us(),
             connections: Vec::new(),
             execs: Table::default(),
+            stopping_us: None,
             workers: Vec::new(),
             buffer: Box::new([0; READ_BYTES]),
             is_stopped: false,
@@ -194,8 +197,7 @@ impl Server {
             | Role::Asking
             | Role::Following(_)
             | Role::Cancelling { .. }
-            | Role::Attending
-            | Role::Stopping { .. } => true,
+            | Role::Attending => true,
         }
     }
 
@@ -203,7 +205,8 @@ impl Server {
         let real = now_us();
         let of_connections =
             self.connections.iter().filter_map(|one| one.next_time(self.patience_us())).min();
-        let until = of_connections.map(|time| time.saturating_sub(real));
+        let of_all = of_connections.into_iter().chain(self.stopping_us).min();
+        let until = of_all.map(|time| time.saturating_sub(real));
         let now = self.clock.now();
         let of_execs = self.execs.iter().filter_map(Exec::next_time).min();
         let of_execs = of_execs.filter(|_| !self.clock.is_held());
@@ -274,15 +277,12 @@ impl Server {
     /// Answers those who wait for something that has come about.
     fn settle_connections(&mut self) {
         let now = now_us();
+        self.is_stopped =
+            self.stopping_us.as_mut().is_some_and(|kill_us| has_stopped(kill_us, now));
         for connection in &mut self.connections {
             let answer = match &mut connection.role {
                 Role::Cancelling { id, kill_us } => {
                     settle_cancelling(id, kill_us, &mut self.execs, now)
-                }
-                Role::Stopping { kill_us } => {
-                    let answer = settle_stopping(kill_us, now);
-                    self.is_stopped |= answer.is_some();
-                    answer
                 }
                 Role::Feeding(feeding) => settle_feeding(feeding, &self.execs),
                 Role::Greeting
@@ -449,18 +449,18 @@ fn settle_cancelling(
     None
 }
 
-/// Kills everybody whose time is over; the answer, once nobody is left.
-fn settle_stopping(kill_us: &mut u64, now_us: u64) -> Option<Answer> {
+/// Kills everybody whose time is over; says whether nobody is left.
+fn has_stopped(kill_us: &mut u64, now_us: u64) -> bool {
     /// Until it is looked again for those made meanwhile.
     const AGAIN_US: u64 = 10_000;
     if session::others().next().is_none() {
-        return Some(Ok(Reply::Done));
+        return true;
     }
     if *kill_us <= now_us {
         session::signal_others(Signal::KILL);
         *kill_us = now_us + AGAIN_US;
     }
-    None
+    false
 }
 
 /// Says how feeding ended, once it has.

@@ -133,6 +133,32 @@ impl Group {
         Ok((group, unenforced))
     }
 
+    /// Opens what there is of the group `name`, whoever made it: `None` if nothing
+    /// is. Dropping it removes what is empty by then.
+    ///
+    /// # Errors
+    ///
+    /// When a directory of it cannot be opened.
+    pub fn find(layout: &Layout, name: &str) -> Result<Option<Self>, CgroupError> {
+        let everywhere = Limits { memory_bytes: Some(u64::MAX), pids: Some(1), cpus: Some(1.0) };
+        let plans = [plan(layout, name, &everywhere), plan(layout, name, &Limits::default())];
+        let mut group = Self { nodes: Vec::new(), aside: None };
+        for write in plans.into_iter().flat_map(|plan| plan.writes) {
+            let Write::Create { parent, name, role } = write else { continue };
+            let path = parent.join(&name);
+            if group.nodes.iter().any(|node| node.path == path) {
+                continue;
+            }
+            let parent = open(&parent)?;
+            match open_dir(&parent, &name) {
+                Ok(dir) => group.nodes.push(Node { parent, dir, path, name, v1: role.v1() }),
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(CgroupError::Open { path, source: error.into() }),
+            }
+        }
+        Ok((!group.nodes.is_empty()).then_some(group))
+    }
+
     fn apply(&mut self, write: Write, unenforced: &mut Vec<Unenforced>) -> Result<(), CgroupError> {
         match write {
             Write::StepAside { dir, leaf } => self.step_aside(dir, leaf),
@@ -233,6 +259,13 @@ impl Group {
         let node = self.unified()?;
         node.write("cgroup.freeze", "1")?;
         wait::until_event(node, "frozen", 1, &Deadline::after(within))
+    }
+
+    /// Says whether its processes stand still.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        let events = self.unified().and_then(|node| node.read("cgroup.events"));
+        events.is_ok_and(|events| events.lines().any(|line| line == "frozen 1"))
     }
 
     /// Lets frozen processes go on.
@@ -346,11 +379,16 @@ fn create_node(parent: &Path, name: String, role: Role) -> Result<Node, CgroupEr
     };
     // For those who sweep in another pid namespace, to whom we look gone.
     flock(&dir, FlockOperation::NonBlockingLockShared).ok();
-    let v1 = match role {
-        Role::Unified => None,
-        Role::Legacy(controllers) => Some(controllers),
-    };
-    Ok(Node { parent, dir, path, name, v1 })
+    Ok(Node { parent, dir, path, name, v1: role.v1() })
+}
+
+impl Role {
+    fn v1(self) -> Option<Vec<Controller>> {
+        match self {
+            Self::Unified => None,
+            Self::Legacy(controllers) => Some(controllers),
+        }
+    }
 }
 
 fn move_into<'a>(nodes: impl Iterator<Item = &'a Node>, pid: Pid) -> Result<(), CgroupError> {

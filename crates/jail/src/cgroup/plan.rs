@@ -165,6 +165,15 @@ pub struct Plan {
     pub unenforced: Vec<Unenforced>,
 }
 
+impl Plan {
+    /// Says whether one of the groups is in the v2 tree, which can freeze.
+    #[must_use]
+    pub fn has_unified(&self) -> bool {
+        let is_unified = |write: &Write| matches!(write, Write::Create { role: Role::Unified, .. });
+        self.writes.iter().any(is_unified)
+    }
+}
+
 /// Decides which groups to make in `layout`. `limits` must have been checked.
 pub fn plan(layout: &Layout, name: &str, limits: &Limits) -> Plan {
     let mut plan = Plan::default();

@@ -198,3 +198,18 @@ fn a_guest_that_is_stopped_ends_everybody_and_says_so() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "asked\n");
     });
 }
+
+#[test]
+fn a_stop_goes_on_without_who_asked_for_it() {
+    each(|guest| {
+        let mark = marker();
+        let script = format!("trap '' TERM; echo ready; sleep 600; : {mark}");
+        let mut client = guest.ask(&Request::Start(sh(&script)));
+        client.started();
+        client.expect("ready");
+        let mut attending = guest.ask(&Request::Attend);
+        drop(guest.ask(&Request::Stop { grace_ms: 100 }));
+        assert_eq!(attending.answer(), Ok(Reply::Done));
+        left(&mark, <[i32]>::is_empty);
+    });
+}

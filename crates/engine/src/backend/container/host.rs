@@ -1,0 +1,185 @@
+//! Directories and control groups of sandboxes on the host.
+
+use super::identity::Ids;
+use crate::backend::{BackendError, Capabilities};
+use atoll_api::id::SandboxId;
+use atoll_api::sandbox;
+use atoll_jail::cgroup::{self, CgroupError, Group, Layout};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, Permissions};
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+/// The directories of all sandboxes.
+#[derive(Debug)]
+pub(super) struct Places {
+    state: PathBuf,
+    fd: OwnedFd,
+}
+
+impl Places {
+    pub(super) fn open(state: &Path) -> Result<Self, BackendError> {
+        let step = "open the directory of sandboxes";
+        // Those who are root's sandboxes' users pass through it and see nothing.
+        DirBuilder::new().recursive(true).mode(0o711).create(state).map_err(call(step))?;
+        let state = state.canonicalize().map_err(call(step))?;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(&state, flags, Mode::empty())
+            .map_err(|error| call(step)(error.into()))?;
+        let metadata = state.metadata().map_err(call(step))?;
+        let is_others =
+            metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0;
+        if is_others {
+            let text = format!("{} belongs to others, or others may write it", state.display());
+            let source = io::Error::new(io::ErrorKind::PermissionDenied, text);
+            return Err(BackendError::Call { step, source });
+        }
+        Ok(Self { state, fd })
+    }
+
+    pub(super) fn of(&self, id: SandboxId) -> PathBuf {
+        self.state.join(id.to_string())
+    }
+
+    pub(super) fn home(&self, id: SandboxId) -> PathBuf {
+        self.of(id).join("home")
+    }
+
+    pub(super) fn etc(&self, id: SandboxId) -> PathBuf {
+        self.of(id).join("etc")
+    }
+
+    pub(super) fn socket(&self, id: SandboxId) -> PathBuf {
+        self.of(id).join("guest")
+    }
+
+    /// Makes the directory of a sandbox that has none.
+    pub(super) fn make(&self, id: SandboxId) -> Result<(), BackendError> {
+        let step = "make the sandbox's directory";
+        let mut builder = DirBuilder::new();
+        builder.mode(0o711);
+        builder.create(self.of(id)).map_err(call(step))?;
+        builder.mode(0o700).create(self.home(id)).map_err(call(step))
+    }
+
+    pub(super) fn set_whole(&self, id: SandboxId) -> Result<(), BackendError> {
+        std::fs::write(self.of(id).join("whole"), "").map_err(call("finish the sandbox"))
+    }
+
+    pub(super) fn is_whole(&self, id: SandboxId) -> bool {
+        self.of(id).join("whole").exists()
+    }
+
+    /// Removes the socket of a guest that is gone.
+    pub(super) fn clear_socket(&self, id: SandboxId) -> Result<(), BackendError> {
+        match std::fs::remove_file(self.socket(id)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(call("clear the guest's socket")(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Every sandbox that there is something of.
+    pub(super) fn list(&self) -> Result<Vec<SandboxId>, BackendError> {
+        let step = "list the sandboxes";
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(&self.state).map_err(call(step))? {
+            let name = entry.map_err(call(step))?.file_name();
+            // What has another name is not ours to judge.
+            found.extend(name.to_str().and_then(|name| name.parse::<SandboxId>().ok()));
+        }
+        Ok(found)
+    }
+
+    /// Removes the directory of a sandbox, whatever is in it. One whose removal was
+    /// begun is not whole.
+    pub(super) fn remove(&self, id: SandboxId) -> Result<(), BackendError> {
+        let failed = |error: Errno| call("remove the sandbox's directory")(error.into());
+        let whole = self.of(id).join("whole");
+        match rustix::fs::unlink(&whole) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        atoll_store::remove(self.fd.as_fd(), OsStr::new(&id.to_string())).map_err(failed)
+    }
+}
+
+/// Gives the home to the sandbox's user.
+pub(super) fn own_home(places: &Places, id: SandboxId, user: Ids) -> Result<(), BackendError> {
+    let home = places.home(id);
+    let step = "give the home to the sandbox's user";
+    std::fs::set_permissions(&home, Permissions::from_mode(0o755)).map_err(call(step))?;
+    if rustix::process::geteuid().is_root() {
+        chown(&home, Some(user.uid), Some(user.gid)).map_err(call(step))?;
+    }
+    Ok(())
+}
+
+pub(super) fn group_name(id: SandboxId) -> String {
+    format!("atoll-{id}")
+}
+
+/// A control group for a sandbox that starts, if this host lets us have one.
+pub(super) fn make_group(
+    layout: &Layout,
+    id: SandboxId,
+    limits: &sandbox::Limits,
+) -> Result<Option<Group>, BackendError> {
+    let name = group_name(id);
+    // Of a start that was given up, or of processes that have ended.
+    let stale =
+        Group::find(layout, &name).map_err(|error| other("open the control group", error))?;
+    drop(stale);
+    let made = Group::create(layout, &name, &wanted(limits));
+    let (group, unenforced) = made.map_err(|error| match error {
+        CgroupError::Limits(error) => other("limit the sandbox", error),
+        error => other("make the control group", error),
+    })?;
+    if let Some(missing) = unenforced.first() {
+        let source = io::Error::new(io::ErrorKind::Unsupported, missing.to_string());
+        return Err(BackendError::Call { step: "limit the sandbox", source });
+    }
+    Ok((!group.directories().is_empty()).then_some(group))
+}
+
+fn wanted(limits: &sandbox::Limits) -> cgroup::Limits {
+    #[expect(clippy::cast_precision_loss, reason = "the cap of processors is far below 2^52")]
+    let cpus = limits.cpus_milli.map(|milli| milli as f64 / 1000.0);
+    cgroup::Limits { memory_bytes: limits.memory_bytes, pids: limits.pids, cpus }
+}
+
+/// What can be done here, by a plan for a group with every limit.
+pub(super) fn capabilities(layout: &Layout) -> Capabilities {
+    let all = cgroup::Limits { memory_bytes: Some(1 << 30), pids: Some(1000), cpus: Some(1.0) };
+    let missing = cgroup::plan(layout, "atoll-probe", &all).unenforced;
+    let has = |limit| !missing.iter().any(|one| one.limit == limit);
+    Capabilities {
+        pause: cgroup::plan(layout, "atoll-probe", &cgroup::Limits::default()).has_unified(),
+        limit_memory: has(cgroup::Limit::Memory),
+        limit_cpus: has(cgroup::Limit::Cpu),
+        limit_pids: has(cgroup::Limit::Pids),
+        // Files lie on a file system of the host's without a quota.
+        limit_disk: false,
+    }
+}
+
+/// A failed call of the system's.
+pub(super) fn call(step: &'static str) -> impl Fn(io::Error) -> BackendError {
+    move |source| match source.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOSPC | Errno::DQUOT) => BackendError::DiskFull { step },
+        _ => BackendError::Call { step, source },
+    }
+}
+
+/// A failure that is not the system's own word.
+pub(super) fn other(
+    step: &'static str,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> BackendError {
+    BackendError::Call { step, source: io::Error::other(error) }
+}

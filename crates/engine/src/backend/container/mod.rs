@@ -1,0 +1,218 @@
+//! Sandboxes of the container tier: a jail around a guest, and a directory for what
+//! is kept.
+//!
+//! ```text
+//!     STATE/ID/            made by create, removed by remove
+//!        ├── etc/          becomes /etc
+//!        ├── home/         the sandbox's home: its user's, and kept while it is stopped
+//!        ├── guest         the guest's socket, while it runs
+//!        └── whole         written last: create has done all of it
+//! ```
+//!
+//! Beside it a control group of its name, where this host lets us have one: it freezes,
+//! kills, counts and limits. Whatever else there is of a sandbox ends with its PID 1.
+//! All of it is found by the id alone, so a later server needs no record to clean up.
+
+mod host;
+mod identity;
+mod order;
+
+use super::{Alive, Backend, BackendError, Capabilities, Found, Processes, Progress, Spec};
+use atoll_api::id::SandboxId;
+use atoll_api::sandbox::{Stage, Tier};
+use atoll_jail::cgroup::{Group, Layout};
+use atoll_protocol::request::Request;
+use atoll_spawner::client::{self, SpawnError, Spawner};
+use host::Places;
+use identity::Identities;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long processes may take to stand still.
+const FREEZE_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long killed processes may take to be gone.
+const KILL_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a guest may take to stop its clock.
+const CLOCK_WITHIN: Duration = Duration::from_secs(2);
+
+/// Makes sandboxes of the container tier on this host.
+#[derive(Debug)]
+pub struct Container {
+    places: Places,
+    spawner: Spawner,
+    layout: Layout,
+    identities: Identities,
+}
+
+impl Container {
+    /// Keeps sandboxes below `state`, a directory of the caller's own that is made if
+    /// need be, and has them made by `spawner`, a program that calls
+    /// [`atoll_spawner::resident::from_standard_input`].
+    ///
+    /// # Errors
+    /// The directory cannot be used, the program not be run, or this host's control
+    /// groups not be read.
+    pub fn open(state: &Path, spawner: Command) -> Result<Self, BackendError> {
+        let places = Places::open(state)?;
+        let identities = Identities::find(&places)?;
+        let layout = Layout::detect(Path::new("/"))
+            .map_err(|error| host::other("read the control groups", error))?;
+        let spawner = Spawner::start(spawner).map_err(host::call("start the spawner"))?;
+        Ok(Self { places, spawner, layout, identities })
+    }
+
+    /// The control group of a sandbox, if there is one.
+    fn group(&self, id: SandboxId) -> Result<Option<Group>, BackendError> {
+        Group::find(&self.layout, &host::group_name(id))
+            .map_err(|error| host::other("open the control group", error))
+    }
+
+    /// Its guest, if it listens.
+    fn guest(&self, id: SandboxId) -> Result<Option<(i32, OwnedFd)>, BackendError> {
+        client::find(&self.places.socket(id)).map_err(host::call("look for the guest"))
+    }
+
+    fn running(&self, id: SandboxId) -> Result<Group, BackendError> {
+        self.group(id)?.ok_or(BackendError::Call {
+            step: "find the control group",
+            source: io::ErrorKind::NotFound.into(),
+        })
+    }
+}
+
+impl Backend for Container {
+    fn tier(&self) -> Tier {
+        Tier::Container
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        host::capabilities(&self.layout)
+    }
+
+    fn create(&self, id: SandboxId, spec: &Spec, progress: &Progress) -> Result<(), BackendError> {
+        let image = order::image(&spec.image)?;
+        self.places.make(id)?;
+        progress.reached(Stage::Allocated)?;
+        let user = self.identities.take(id, &self.places)?;
+        order::etc(&self.places, id, &image)?;
+        host::own_home(&self.places, id, user)?;
+        self.places.set_whole(id)?;
+        progress.reached(Stage::FilesystemReady)
+    }
+
+    fn start(
+        &self,
+        id: SandboxId,
+        spec: &Spec,
+        progress: &Progress,
+    ) -> Result<Alive, BackendError> {
+        if !self.places.is_whole(id) {
+            return Err(BackendError::NotFound { id });
+        }
+        let order = order::order(&self.places, id, spec, self.identities.of(id, &self.places)?)?;
+        self.places.clear_socket(id)?;
+        let group = host::make_group(&self.layout, id, &spec.limits)?;
+        let spawned = self.spawner.spawn(&order).map_err(|error| match error {
+            SpawnError::Ask(source) => BackendError::Call { step: "ask the spawner", source },
+            error => host::other("start the sandbox", error),
+        })?;
+        progress.reached(Stage::NetworkReady)?;
+        if let (Some(group), Some(pid)) = (&group, Pid::from_raw(spawned.pid)) {
+            group
+                .attach_everywhere(pid)
+                .map_err(|error| host::other("put the sandbox under its limits", error))?;
+        }
+        progress.reached(Stage::RuntimeReady)?;
+        Ok(Alive { exit: spawned.pidfd, guest: self.places.socket(id) })
+    }
+
+    fn adopt(&self, id: SandboxId) -> Result<Alive, BackendError> {
+        let (_, exit) = self.guest(id)?.ok_or(BackendError::NotFound { id })?;
+        Ok(Alive { exit, guest: self.places.socket(id) })
+    }
+
+    fn freeze(&self, id: SandboxId) -> Result<(), BackendError> {
+        let socket = self.places.socket(id);
+        client::ask(&socket, &Request::HoldClock, CLOCK_WITHIN)
+            .map_err(host::call("stop the sandbox's clock"))?;
+        self.running(id)?
+            .freeze(FREEZE_WITHIN)
+            .map_err(|error| host::other("freeze the processes", error))
+    }
+
+    fn thaw(&self, id: SandboxId) -> Result<(), BackendError> {
+        self.running(id)?.thaw().map_err(|error| host::other("thaw the processes", error))?;
+        client::ask(&self.places.socket(id), &Request::ReleaseClock, CLOCK_WITHIN)
+            .map(|_| ())
+            .map_err(host::call("let the sandbox's clock go on"))
+    }
+
+    fn stop(&self, id: SandboxId) -> Result<(), BackendError> {
+        // The engine kills what has not ended when its time is over.
+        let request = Request::Stop { grace_ms: u64::from(u32::MAX) };
+        client::tell(&self.places.socket(id), &request).map_err(host::call("ask the guest to stop"))
+    }
+
+    fn kill(&self, id: SandboxId) -> Result<(), BackendError> {
+        let guest = self.guest(id)?;
+        if let Some(group) = self.group(id)? {
+            group.kill().map_err(|error| host::other("kill the processes", error))?;
+        }
+        let Some((_, pidfd)) = guest else { return Ok(()) };
+        // Everybody inside ends with its PID 1.
+        pidfd_send_signal(&pidfd, Signal::KILL).ok();
+        let within = Timespec::try_from(KILL_WITHIN).unwrap_or_default();
+        match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&within)) {
+            Ok(1..) => Ok(()),
+            Ok(0) => Err(BackendError::Call {
+                step: "see the processes end",
+                source: io::ErrorKind::TimedOut.into(),
+            }),
+            Err(error) => Err(host::call("see the processes end")(error.into())),
+        }
+    }
+
+    fn remove(&self, id: SandboxId) -> Result<(), BackendError> {
+        if let Some(group) = self.group(id)? {
+            group
+                .remove(KILL_WITHIN)
+                .map_err(|error| host::other("remove the control group", error))?;
+        }
+        self.places.remove(id)?;
+        self.identities.give_back(id);
+        Ok(())
+    }
+
+    fn cpu_time(&self, id: SandboxId) -> Result<Duration, BackendError> {
+        let events =
+            self.running(id)?.events().map_err(|error| host::other("read what it used", error))?;
+        events.cpu_usage_us.map(Duration::from_micros).ok_or(BackendError::Call {
+            step: "read what it used",
+            source: io::ErrorKind::Unsupported.into(),
+        })
+    }
+
+    fn inventory(&self) -> Result<Vec<Found>, BackendError> {
+        let found = |id| {
+            let processes = match (self.guest(id)?, self.group(id)?) {
+                (None, _) => Processes::None,
+                (Some(_), Some(group)) if group.is_frozen() => Processes::Frozen,
+                (Some(_), _) => Processes::Running,
+            };
+            Ok(Found { id, processes, is_whole: self.places.is_whole(id) })
+        };
+        self.places.list()?.into_iter().map(found).collect()
+    }
+}
+
+/// Where a sandbox's own directory is shown inside.
+fn home() -> PathBuf {
+    PathBuf::from("/home/user")
+}
