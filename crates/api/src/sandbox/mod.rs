@@ -123,7 +123,7 @@ pub struct Sandbox {
     pub name: Option<SandboxName>,
     /// Where in its life it is.
     pub state: State,
-    /// Why it failed.
+    /// Why it is in its state, if nobody asked for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// What it was made of.

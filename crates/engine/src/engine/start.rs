@@ -17,6 +17,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{self, JoinSet};
 
+/// How long what is written may not be on the disk yet.
+const SYNC_AFTER: Duration = Duration::from_secs(1);
+
 /// How long to wait before a removal that failed is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
@@ -54,6 +57,7 @@ impl Engine {
             directory: Mutex::new(Directory::new(config.sandboxes_max)),
         });
         let engine = Self { shared, tasks: Mutex::new(JoinSet::new()) };
+        engine.spawn(keep_synchronised(engine.shared.clone()));
         engine.carry_out(plan).await;
         Ok(engine)
     }
@@ -148,6 +152,23 @@ fn gone(state: State) -> Option<&'static str> {
         | State::Stopping
         | State::Archived
         | State::Deleted => None,
+    }
+}
+
+/// Brings the records to the disk soon after they were written; closing them does, too.
+async fn keep_synchronised(shared: Arc<Shared>) {
+    let mut closing = shared.closing.subscribe();
+    let keep = async {
+        loop {
+            shared.records.written().await;
+            shared.clock.wait_until(shared.clock.now().after(SYNC_AFTER)).await;
+            // A disk that fails now fails the next write, which is told to somebody.
+            shared.records.sync().await.unwrap_or_default();
+        }
+    };
+    tokio::select! {
+        () = keep => {}
+        _ = closing.wait_for(|&is_closing| is_closing) => {}
     }
 }
 

@@ -33,8 +33,11 @@ use tokio::sync::{mpsc, watch};
 /// How long to wait before something that failed by itself is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// How often the use of the processor is looked at, as a part of the idle time.
+/// How often the use of the processor is looked at: so many times in the idle time, but
+/// neither all the time nor so seldom that a little work in a long while counts as none.
 const SAMPLES_PER_IDLE_TIME: u64 = 4;
+const SAMPLE_MS_MIN: u64 = 1_000;
+const SAMPLE_MS_MAX: u64 = 60_000;
 
 /// How an owner begins.
 pub(crate) enum Begin {
@@ -188,7 +191,8 @@ impl Owner {
     fn sample_at(&self, now: Timestamp) -> Option<Timestamp> {
         let idle_stop_ms =
             self.record.lifecycle.idle_stop_ms.filter(|_| self.record.state == State::Running)?;
-        let period = Duration::from_millis((idle_stop_ms / SAMPLES_PER_IDLE_TIME).max(1));
+        let period_ms = (idle_stop_ms / SAMPLES_PER_IDLE_TIME).clamp(SAMPLE_MS_MIN, SAMPLE_MS_MAX);
+        let period = Duration::from_millis(period_ms);
         Some(self.activity.sampled_at().unwrap_or(now).after(period))
     }
 

@@ -256,6 +256,16 @@ impl Database {
         Ok(Event { seq, at: change.at, sandbox_id, what: change.what.clone() })
     }
 
+    /// Brings everything that is written to the disk.
+    ///
+    /// # Errors
+    /// It may not be there then.
+    pub fn sync(&self) -> Result<(), RecordsError> {
+        // A checkpoint synchronises the log before, and the file after.
+        let checkpoint = self.connection.query_row("PRAGMA wal_checkpoint", [], |_| Ok(()));
+        checkpoint.map_err(|source| explain(&self.path, "synchronise", source))
+    }
+
     /// Reads up to `count` events with numbers above `after`, the oldest first.
     ///
     /// # Errors

@@ -4,9 +4,10 @@
 //! server that starts can see what another one was about: the start compares the two.
 //! A state and the event that tells of it are one transaction.
 //!
-//! The file is in WAL mode and synchronised at checkpoints only. That survives the
-//! death of the server at any moment; when the machine loses power the last few
-//! writes may be lost, but then so are the processes that they were about.
+//! The file is in WAL mode, and a write does not wait for the disk. That survives the
+//! death of the server at any moment. A machine that loses power loses what was
+//! written since the last [`Records::sync`], which the engine calls within
+//! a second of a write: a sandbox that is younger is removed as if never asked for.
 //!
 //! **Changing the format**: a new migration in `database.rs` for every change,
 //! fields of [`Record`] included, so that an older program refuses the file rather
@@ -24,7 +25,7 @@ use atoll_api::time::Timestamp;
 use std::path::Path;
 use std::sync::Mutex;
 use std::thread::{self, JoinHandle};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 
 /// Most writes that wait; who has another waits until there is room.
 const QUEUE: usize = 256;
@@ -60,6 +61,7 @@ pub enum Fate {
 pub struct Records {
     jobs: Option<mpsc::Sender<Job>>,
     events: broadcast::Sender<Event>,
+    written: Notify,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -67,6 +69,9 @@ enum Job {
     Apply {
         change: Box<Change>,
         publish: Box<dyn FnOnce() + Send>,
+        reply: oneshot::Sender<Result<(), RecordsError>>,
+    },
+    Sync {
         reply: oneshot::Sender<Result<(), RecordsError>>,
     },
     Events {
@@ -93,7 +98,8 @@ impl Records {
             .name("atoll-records".to_owned())
             .spawn(move || serve(database, queue, &listeners))
             .map_err(|source| RecordsError::Thread { source })?;
-        Ok((Self { jobs: Some(jobs), events, writer: Mutex::new(Some(writer)) }, known))
+        let writer = Mutex::new(Some(writer));
+        Ok((Self { jobs: Some(jobs), events, written: Notify::new(), writer }, known))
     }
 
     /// Writes a change and its event, and tells the event to those who listen, but first
@@ -111,6 +117,22 @@ impl Records {
         let (reply, answer) = oneshot::channel();
         let (change, publish) = (Box::new(change), Box::new(publish));
         self.ask(Job::Apply { change, publish, reply }).await;
+        self.written.notify_one();
+        answer.await.expect("the writer answers every job")
+    }
+
+    /// Waits until something is written that was not before the last call of this.
+    pub async fn written(&self) {
+        self.written.notified().await;
+    }
+
+    /// Brings everything that is written to the disk.
+    ///
+    /// # Errors
+    /// It may not be there then.
+    pub async fn sync(&self) -> Result<(), RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::Sync { reply }).await;
         answer.await.expect("the writer answers every job")
     }
 
@@ -164,6 +186,7 @@ fn serve(
                 });
                 drop(reply.send(told));
             }
+            Job::Sync { reply } => drop(reply.send(database.sync())),
             Job::Events { after, count, reply } => drop(reply.send(database.events(after, count))),
         }
     }

@@ -65,6 +65,18 @@ fn what_is_written_comes_back() {
 }
 
 #[test]
+fn a_sync_empties_the_log_into_the_file() {
+    let (_folder, path) = folder();
+    let mut database = Database::open(&path).unwrap();
+    database.apply(&keep(record(1, Some("web")))).unwrap();
+    let before = fs::read(&path).unwrap();
+    database.sync().unwrap();
+    let after = fs::read(&path).unwrap();
+    let holds = |file: &[u8]| file.windows(9).any(|part| part == br#"name":"we"#);
+    assert!(!holds(&before) && holds(&after));
+}
+
+#[test]
 fn only_its_owner_may_read_it() {
     let (folder, path) = folder();
     let mut database = Database::open(&path).unwrap();

@@ -254,6 +254,27 @@ fn a_shutdown_ends_what_was_begun_and_leaves_the_rest_running() {
 }
 
 #[test]
+fn what_is_written_is_on_the_disk_a_second_later() {
+    let world = World::new();
+    let is_in_file = || {
+        let file = std::fs::read(world.records()).unwrap();
+        file.windows(3).any(|part| part == b"web")
+    };
+    live(async {
+        let engine = world.start().await;
+        engine.create(named("web")).await.unwrap();
+        let second = std::time::Duration::from_secs(1);
+        world.clock.awaited(second).await;
+        assert!(!is_in_file());
+        world.clock.advance(second);
+        while !is_in_file() {
+            // Each answer of the writer is another moment to look.
+            engine.events(0, 1).await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn two_servers_do_not_share_records() {
     let world = World::new();
     live(async {
