@@ -91,8 +91,11 @@ impl Root {
     }
 
     /// The name at the end of `path` and its directory. `EISDIR` where there is
-    /// none: at the root, or after `..`.
+    /// none: at the root, or where the path ends in `.` or `..`.
     pub(super) fn place(&self, path: &Path) -> Result<Place> {
+        if path.as_os_str().as_bytes().ends_with(b"/.") {
+            return Err(Errno::ISDIR);
+        }
         let name = path.file_name().ok_or(Errno::ISDIR)?.to_owned();
         let parent = path.parent().unwrap_or(Path::new("/"));
         let parent = self.resolve(parent, OFlags::PATH | OFlags::DIRECTORY)?;

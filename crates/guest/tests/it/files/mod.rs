@@ -7,6 +7,7 @@ mod edit;
 mod hostile;
 mod large;
 mod listing;
+mod model;
 mod names;
 mod race;
 mod remove;

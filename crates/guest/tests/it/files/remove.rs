@@ -22,6 +22,7 @@ fn names_are_removed() {
         sandbox.remove("/tree", true).done();
         sandbox.remove("/tree", true).refused(Code::NotFound);
         sandbox.remove("/", true).refused(Code::Invalid);
+        sandbox.remove("/kept/.", true).refused(Code::Invalid);
         sandbox.remove("/kept/..", true).refused(Code::Invalid);
         assert_eq!(sandbox.list("/", 9, 10).names(), ["kept", "kept/file"]);
         sandbox.assert_outside_is_as_it_was();

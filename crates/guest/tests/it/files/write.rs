@@ -156,6 +156,7 @@ fn a_problem_reaches_a_host_that_goes_on_sending() {
     std::fs::create_dir(sandbox.path("directory")).unwrap();
     sandbox.write("/directory", &vec![0; 4 << 20]).refused(Code::Conflict);
     sandbox.write("/directory/", b"x").refused(Code::Invalid);
+    sandbox.write("/directory/.", b"x").refused(Code::Conflict);
     sandbox.write("/nothing/here", &vec![0; 4 << 20]).refused(Code::NotFound);
 }
 
