@@ -3,12 +3,23 @@
 
 use super::client::SECRET;
 use super::{Sandbox, each};
+use atoll_protocol::files::Grep;
 use atoll_protocol::problem::Code;
+use atoll_protocol::request::{Reply, Request};
 use rustix::fs::{CWD, RenameFlags};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 200;
+
+/// Ends the other thread, also where an assertion fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// Exchanges `/way`, a directory, and `/link`, a link to the outside, while `act`
 /// is called, and says how often.
@@ -23,10 +34,10 @@ fn while_exchanged(sandbox: &Sandbox, mut act: impl FnMut(usize)) -> u32 {
                 count.fetch_add(1, Ordering::Relaxed);
             }
         });
+        let _stop = Stop(&stop);
         for round in 0..ROUNDS {
             act(round);
         }
-        stop.store(true, Ordering::Relaxed);
     });
     count.into_inner()
 }
@@ -106,11 +117,45 @@ fn a_tree_that_is_exchanged_while_it_is_removed_takes_nothing_outside_along() {
                             }
                         }
                     });
+                    let _stop = Stop(&stop);
                     sandbox.remove(&format!("/{tree}"), true);
-                    stop.store(true, Ordering::Relaxed);
                 });
                 sandbox.assert_outside_is_as_it_was();
             }
         },
     );
+}
+
+#[test]
+fn a_directory_that_is_exchanged_is_not_searched_or_unpacked_into_outside() {
+    let sandbox = Sandbox::new();
+    sandbox.put("way/secret", "inside");
+    // No other mount is on this way, which would be a wall of its own.
+    sandbox.link("link", "../outside");
+    sandbox.put("packed/way/unpacked", "inside");
+    let archive = sandbox.archive("/packed").body;
+    sandbox.remove("/packed", true).done();
+    let (mut entered, until) = (0, Instant::now() + Duration::from_secs(5));
+    while_exchanged(&sandbox, |_| {
+        for _ in 0..10 {
+            if Instant::now() > until {
+                return;
+            }
+            let grep = |pattern: &str| {
+                let pattern = pattern.to_owned();
+                let path = super::client::octets("/");
+                let request = Grep { pattern, path, ..super::search::grep("") };
+                let answer = sandbox.ask(Request::Grep(request));
+                let Some(Reply::Matches { matches, .. }) = answer.reply else {
+                    panic!("{answer:?}")
+                };
+                matches.len()
+            };
+            assert_eq!(grep(SECRET), 0, "what is outside was found");
+            entered += grep("inside");
+            sandbox.unpack("/", &archive);
+        }
+    });
+    assert!(entered > 0, "the directory itself was entered");
+    sandbox.assert_outside_is_as_it_was();
 }

@@ -16,7 +16,7 @@ fn glob_with(sandbox: &Sandbox, pattern: &str, respects_ignore: bool, limit: u32
 }
 
 /// A search for `pattern` everywhere.
-fn grep(pattern: &str) -> Grep {
+pub(super) fn grep(pattern: &str) -> Grep {
     Grep {
         path: octets("/"),
         pattern: pattern.to_owned(),
