@@ -3,6 +3,9 @@
 //! Paths are the sandbox's own and absolute. A guest resolves them beneath the
 //! sandbox's root by descriptor, never through the links of `/proc`, and with the
 //! rights of the sandbox's user, so that no planted link leads elsewhere.
+//!
+//! Set-user-ID and set-group-ID bits are denied where a request asks for them, and
+//! are not kept of a file that is replaced or copied.
 
 use crate::octets::Octets;
 use crate::problem::Code;

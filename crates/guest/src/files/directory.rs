@@ -18,6 +18,7 @@ pub(super) const MODE: u32 = 0o755;
 pub(super) fn make(root: &Root, request: &MakeDirectory) -> Result<Reply, Problem> {
     let asked = Asked::new("make the directory", &request.path)?;
     let mode = request.mode.unwrap_or(MODE);
+    stat::check_mode(mode, &asked)?;
     let handle = match root.handle(asked.path(), LastLink::Follow) {
         Ok(handle) => handle,
         Err(Errno::NOENT) if request.make_parents => {
@@ -38,7 +39,7 @@ fn make_last(root: &Root, asked: &Asked<'_>, mode: u32) -> Result<OwnedFd, Probl
         Errno::NOENT => asked.problem(Code::NotFound, "the directory above is not there"),
         errno => asked.errno(errno),
     })?;
-    let made = make_one(root, place.parent.as_fd(), &place.name, mode);
+    let made = make_one(place.parent.as_fd(), &place.name, mode);
     made.map_err(|errno| match errno {
         Errno::EXIST | Errno::NOTDIR | Errno::LOOP => {
             asked.problem(Code::Conflict, "it is there and is no directory")
@@ -78,7 +79,7 @@ fn make_all_with(root: &Root, path: &Path, mode: u32) -> Called<OwnedFd> {
         at = match found {
             Err(Errno::NOENT) => {
                 is_new = true;
-                make_one(root, at.as_fd(), name, mode)?
+                make_one(at.as_fd(), name, mode)?
             }
             found => found?,
         };
@@ -87,23 +88,11 @@ fn make_all_with(root: &Root, path: &Path, mode: u32) -> Called<OwnedFd> {
 }
 
 /// Makes one directory, or takes the one that is there; never follows a link.
-pub(super) fn make_one(
-    root: &Root,
-    parent: BorrowedFd<'_>,
-    name: &OsStr,
-    mode: u32,
-) -> Called<OwnedFd> {
-    let mode = mode & 0o7777;
-    let made = match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode)) {
-        Ok(()) => true,
-        Err(Errno::EXIST) => false,
+pub(super) fn make_one(parent: BorrowedFd<'_>, name: &OsStr, mode: u32) -> Called<OwnedFd> {
+    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(mode & 0o1777)) {
+        Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno),
-    };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-    // mkdir(2) leaves out these bits.
-    if made && mode & 0o6000 != 0 {
-        root.chmod(&handle, mode)?;
     }
-    Ok(handle)
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty())
 }

@@ -4,7 +4,7 @@ use super::problem::Asked;
 use super::root::{LastLink, Root};
 use atoll_protocol::files::{Kind, Look, SetMode, Stat};
 use atoll_protocol::octets::Octets;
-use atoll_protocol::problem::Problem;
+use atoll_protocol::problem::{Code, Problem};
 use atoll_protocol::request::Reply;
 use rustix::fs::FileType;
 use rustix::io::Result as Called;
@@ -20,9 +20,19 @@ pub(super) fn look(root: &Root, request: &Look) -> Result<Reply, Problem> {
 
 pub(super) fn set_mode(root: &Root, request: &SetMode) -> Result<Reply, Problem> {
     let asked = Asked::new("set the mode of", &request.path)?;
+    check_mode(request.mode, &asked)?;
     let handle = root.handle(asked.path(), LastLink::Follow).map_err(|errno| asked.errno(errno))?;
     root.chmod(&handle, request.mode).map_err(|errno| asked.errno(errno))?;
     reply(&handle, &asked)
+}
+
+/// Refuses set-user-ID and set-group-ID bits, as the walls refuse them to commands:
+/// files may lie in a directory of the host, and such bits are for its users.
+pub(super) fn check_mode(mode: u32, asked: &Asked<'_>) -> Result<(), Problem> {
+    if mode & 0o6000 == 0 {
+        return Ok(());
+    }
+    Err(asked.problem(Code::Denied, "set-user-ID and set-group-ID bits are refused"))
 }
 
 /// The reply that says what a descriptor holds.

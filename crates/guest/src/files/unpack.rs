@@ -132,7 +132,7 @@ impl Unpacker<'_> {
             }
             EntryType::Directory => {
                 let mode = (entry.mode & 0o777) | 0o700;
-                directory::make_one(self.root, place.parent.as_fd(), name, mode).map_err(fail)?;
+                directory::make_one(place.parent.as_fd(), name, mode).map_err(fail)?;
             }
             EntryType::Symlink => {
                 let parent = place.parent.as_fd();
@@ -172,7 +172,7 @@ impl Unpacker<'_> {
         let mut at = rustix::io::fcntl_dupfd_cloexec(&self.top, 0)?;
         for component in path.components() {
             let name = component.as_os_str();
-            at = directory::make_one(self.root, at.as_fd(), name, directory::MODE)?;
+            at = directory::make_one(at.as_fd(), name, directory::MODE)?;
         }
         Ok(at)
     }

@@ -24,6 +24,7 @@ const MEMORY_BYTES_MAX: u64 = 64 << 20;
 
 pub(super) fn write(root: &Root, request: &Write, channel: &mut Channel) -> Result<Reply, Failure> {
     let asked = Asked::new("write", &request.path)?;
+    stat::check_mode(request.mode.unwrap_or(MODE), &asked)?;
     if request.path.as_bytes().ends_with(b"/") {
         return Err(asked.problem(Code::Invalid, "the path is that of a directory").into());
     }
@@ -97,13 +98,12 @@ fn replace(
 }
 
 /// Gives a file to the owner of the one that it replaces, if we may, and says
-/// which mode it gets: never that file's set-user-id for another user.
+/// which mode it gets: that file's without set-user-ID and set-group-ID, which the
+/// kernel takes from a file that is written too.
 pub(super) fn mode_after_giving(file: &File, stat: &rustix::fs::Stat) -> u32 {
     let (uid, gid) = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
     rustix::fs::fchown(file, Some(uid), Some(gid)).ok();
-    let is_given = rustix::fs::fstat(file)
-        .is_ok_and(|now| (now.st_uid, now.st_gid) == (stat.st_uid, stat.st_gid));
-    stat.st_mode & if is_given { 0o7777 } else { 0o1777 }
+    stat.st_mode & 0o1777
 }
 
 /// Adds to the file itself, which others may have open, once everything is there.

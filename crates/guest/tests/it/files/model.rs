@@ -74,17 +74,18 @@ proptest! {
 
     #[test]
     fn paths_lead_where_they_do_in_a_chroot(
-        links in proptest::collection::vec((0..4_usize, prop_oneof!["a", "b"], text()), 0..6),
+        links in proptest::collection::vec((0..3_usize, prop_oneof!["a", "b"], text()), 0..6),
         paths in proptest::collection::vec(text(), 1..12),
     ) {
         let sandbox = Sandbox::new();
         std::fs::create_dir_all(sandbox.path("a/b")).unwrap();
         sandbox.put("file", "inside");
         sandbox.put("a/b/file", "inside");
-        let directories = ["", "a", "a/b", "b"];
+        // Real directories: through a link the test itself would get out.
+        let directories = ["", "a", "a/b"];
         for (directory, name, target) in &links {
             let at = sandbox.path(directories[*directory]).join(name);
-            // Where something is, or where its directory is not, there is no link.
+            // Where something is there is no link.
             std::os::unix::fs::symlink(target, at).ok();
         }
         for path in &paths {

@@ -51,11 +51,11 @@ fn directories_are_made_one_or_all() {
         assert_eq!(sandbox.make("/one", false).stat().mode, 0o755);
         sandbox.make("/a/b", false).refused(Code::NotFound);
         let request =
-            MakeDirectory { path: octets("/a/b/c"), mode: Some(0o2711), make_parents: true };
-        assert_eq!(sandbox.ask(Request::MakeDirectory(request)).stat().mode, 0o2711);
-        assert_eq!(sandbox.look("/a/b", false).stat().mode, 0o2711);
+            MakeDirectory { path: octets("/a/b/c"), mode: Some(0o1711), make_parents: true };
+        assert_eq!(sandbox.ask(Request::MakeDirectory(request)).stat().mode, 0o1711);
+        assert_eq!(sandbox.look("/a/b", false).stat().mode, 0o1711);
         // One that is there is not touched.
-        assert_eq!(sandbox.make("/a/b/c", false).stat().mode, 0o2711);
+        assert_eq!(sandbox.make("/a/b/c", false).stat().mode, 0o1711);
         sandbox.make("/", true).stat();
         sandbox.make("/a/./b/../b/d", true).stat();
         assert!(sandbox.path("a/b/d").is_dir());
@@ -168,7 +168,13 @@ fn modes_are_set_of_what_a_link_leads_to() {
         sandbox.link("link", "/file");
         assert_eq!(sandbox.set_mode("/link", 0o100_604).stat().mode, 0o604);
         assert_eq!(sandbox.look("/file", false).stat().mode, 0o604);
-        assert_eq!(sandbox.set_mode("/file", 0o4755).stat().mode, 0o4755);
+        for mode in [0o4755, 0o2755] {
+            sandbox.set_mode("/file", mode).refused(Code::Denied);
+            let request =
+                MakeDirectory { path: octets("/made"), mode: Some(mode), make_parents: false };
+            sandbox.ask(Request::MakeDirectory(request)).refused(Code::Denied);
+        }
+        assert_eq!(sandbox.look("/file", false).stat().mode, 0o604);
         assert_eq!(sandbox.set_mode("/", 0o1777).stat().mode, 0o1777);
         sandbox.set_mode("/nothing", 0o700).refused(Code::NotFound);
         if !rustix::process::geteuid().is_root() {
