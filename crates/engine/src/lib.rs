@@ -10,6 +10,7 @@
 //! | what a start does with what it finds | [`reconcile`] |
 //! | who changes a sandbox, and how | `owner` |
 //! | what can be asked | [`Engine`] |
+//! | what a sandbox that runs can be asked | [`guest`] |
 //!
 //! What makes a sandbox is behind [`backend::Backend`]; this crate makes none.
 
@@ -19,6 +20,7 @@ mod config;
 mod directory;
 mod engine;
 pub mod error;
+pub mod guest;
 pub mod lifecycle;
 mod owner;
 pub mod reconcile;

@@ -1,10 +1,12 @@
-//! The engine as a whole, on a machine in memory and on the real kernel.
+//! The engine as a whole, on a machine in memory and on the real kernel; and its client of
+//! guests.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod alone;
 mod callers;
 mod container;
+mod guest;
 mod life;
 mod records;
 mod restart;

@@ -1,0 +1,10 @@
+//! The host's client of a guest.
+
+mod arbitrary;
+mod content;
+mod ends;
+mod offsets;
+mod play;
+mod questions;
+mod silence;
+mod sockets;
