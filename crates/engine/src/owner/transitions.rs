@@ -112,8 +112,13 @@ impl Owner {
                 Ok(())
             }
             Err(source) => {
+                // Some of its processes may run.
                 let cause = source.to_string();
-                self.settle(Step::Frozen, None, EventKind::Undone { cause }).await;
+                match self.call(|backend, id| backend.freeze(id)).await {
+                    Ok(()) => self.settle(Step::Frozen, None, EventKind::Undone { cause }).await,
+                    Err(BackendError::NotFound { .. }) => self.ended().await,
+                    Err(_) => self.give_up(cause).await,
+                }
                 Err(self.failed(Verb::Resume, source))
             }
         }

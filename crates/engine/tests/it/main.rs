@@ -8,6 +8,7 @@ mod callers;
 mod container;
 mod guest;
 mod life;
+mod random;
 mod records;
 mod restart;
 mod support;
