@@ -52,14 +52,18 @@ pub struct Spawned {
 impl Spawner {
     /// Starts `program`, which must call [`crate::resident::from_standard_input`].
     ///
+    /// `held` stays open as long as something is being made, also when this process
+    /// is killed: a lock on it says that nothing is.
+    ///
     /// # Errors
     ///
     /// The program could not be run.
-    pub fn start(mut program: Command) -> io::Result<Self> {
+    pub fn start(mut program: Command, held: Option<OwnedFd>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC;
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let child = program.stdin(theirs).stdout(Stdio::null()).spawn()?;
+        let held = held.map_or_else(Stdio::null, Stdio::from);
+        let child = program.stdin(theirs).stdout(held).spawn()?;
         Ok(Self { orders: Some(ours), child })
     }
 
@@ -76,6 +80,15 @@ impl Spawner {
     /// [`SpawnError`]; after [`SpawnError::Lost`] there may be one, which
     /// [`find`] finds.
     pub fn spawn(&self, order: &Order) -> Result<Spawned, SpawnError> {
+        self.begin(order)?.wait()
+    }
+
+    /// Gives the order alone. If what it gives is dropped, the guest ends.
+    ///
+    /// # Errors
+    ///
+    /// [`SpawnError::Ask`], or [`SpawnError::Lost`] where the process has ended.
+    pub fn begin(&self, order: &Order) -> Result<Spawning, SpawnError> {
         let ask = |error: Errno| SpawnError::Ask(error.into());
         let bytes = serde_json::to_vec(order).map_err(|error| SpawnError::Ask(error.into()))?;
         if bytes.len() > BYTES_MAX {
@@ -92,10 +105,26 @@ impl Spawner {
         let orders = self.orders.as_ref().ok_or(SpawnError::Lost)?;
         atoll_sys::scm::send(orders.as_fd(), &bytes, Some(theirs.as_fd()))
             .map_err(SpawnError::Ask)?;
-        drop(theirs);
+        Ok(Spawning { answer: ours })
+    }
+}
+
+/// A guest that is being made.
+#[derive(Debug)]
+pub struct Spawning {
+    answer: OwnedFd,
+}
+
+impl Spawning {
+    /// Waits for it to listen.
+    ///
+    /// # Errors
+    ///
+    /// [`SpawnError::Failed`], [`SpawnError::Lost`].
+    pub fn wait(self) -> Result<Spawned, SpawnError> {
         let mut buffer = vec![0; BYTES_MAX];
-        let (length, pidfd) =
-            atoll_sys::scm::receive(ours.as_fd(), &mut buffer).map_err(|_| SpawnError::Lost)?;
+        let (length, pidfd) = atoll_sys::scm::receive(self.answer.as_fd(), &mut buffer)
+            .map_err(|_| SpawnError::Lost)?;
         match (serde_json::from_slice(&buffer[..length]), pidfd) {
             (Ok(Answer::Started { pid, cloned_us, ready_us }), Some(pidfd)) => {
                 Ok(Spawned { pidfd, pid, cloned_us, ready_us })
@@ -123,7 +152,9 @@ impl Drop for Spawner {
 pub fn find(socket: &Path) -> io::Result<Option<(i32, OwnedFd)>> {
     let address = SocketAddrUnix::new(socket)?;
     let kind = SocketType::STREAM;
-    let stream = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    // A guest that is frozen accepts nobody, and one day its queue is full.
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
     match rustix::net::connect(&stream, &address) {
         Ok(()) => {}
         Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(None),
@@ -140,7 +171,7 @@ pub fn find(socket: &Path) -> io::Result<Option<(i32, OwnedFd)>> {
         Err(error) => return Err(error.into()),
     };
     // If it has ended since, its number may be another's: then it listens no more.
-    let again = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    let again = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
     match rustix::net::connect(&again, &address) {
         Ok(()) => Ok(Some((pid, pidfd))),
         Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(None),

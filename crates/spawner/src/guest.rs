@@ -13,10 +13,13 @@ use atoll_protocol::octets::Octets;
 use atoll_sys::process::{self, SignalSet};
 use rustix::process::{Resource, Rlimit, getrlimit};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 /// What the guest says when it listens; else a [`Failed`] in JSON.
 pub(crate) const READY: &[u8] = b"ready";
+
+/// What the maker says when the server knows of the guest.
+pub(crate) const LIVE: &[u8] = b"live";
 
 /// Everything that a guest needs, planned before it exists.
 pub(crate) struct Plan {
@@ -48,12 +51,12 @@ pub(crate) fn base(order: &Order) -> Base {
     }
 }
 
-/// Becomes the guest, and serves on `listener` to the end.
+/// Becomes the guest, and serves on `socket` to the end.
 pub(crate) fn become_guest(
     newborn: Newborn,
     plan: Plan,
     handed: Vec<OwnedFd>,
-    listener: OwnedFd,
+    socket: OwnedFd,
 ) -> ! {
     process::set_signal_mask(SignalSet::ALL).ok();
     process::scrub_arguments(c"atoll-guest");
@@ -62,26 +65,40 @@ pub(crate) fn become_guest(
         // There is nobody to tell.
         process::exit_now(1)
     };
-    let server = prepare(plan, handed, listener, &mut || admitted.next_tree());
+    // What the spawner has is not the guest's: it would keep its server waiting.
+    let trees = handed.iter().map(OwnedFd::as_fd);
+    let own: Vec<BorrowedFd<'_>> =
+        trees.chain([admitted.control.as_fd(), socket.as_fd()]).collect();
+    if atoll_sys::fd::close_all_but(&own).is_err() {
+        process::exit_now(1)
+    }
+    let server = prepare(plan, handed, socket, &mut || admitted.next_tree());
     let said = match &server {
         Ok(_) => READY.to_vec(),
         Err(failed) => serde_json::to_vec(failed).unwrap_or_default(),
     };
     atoll_sys::scm::send(admitted.control.as_fd(), &said, None).ok();
-    drop(admitted);
     match server {
-        Ok(mut server) => {
+        Ok(mut server) if is_wanted(&admitted.control) => {
+            drop(admitted);
             server.run();
             process::exit_now(0)
         }
-        Err(_) => process::exit_now(1),
+        Ok(_) | Err(_) => process::exit_now(1),
     }
+}
+
+/// Waits for the maker's last word; without it the server is gone, or the maker.
+fn is_wanted(control: &OwnedFd) -> bool {
+    let mut buffer = [0; 16];
+    let heard = atoll_sys::scm::receive(control.as_fd(), &mut buffer);
+    heard.is_ok_and(|(length, _)| &buffer[..length] == LIVE)
 }
 
 fn prepare(
     plan: Plan,
     handed: Vec<OwnedFd>,
-    listener: OwnedFd,
+    socket: OwnedFd,
     next_tree: &mut dyn FnMut() -> io::Result<OwnedFd>,
 ) -> Result<Server, Failed> {
     apply::apply(&plan.steps, &handed, next_tree).map_err(|error| {
@@ -96,17 +113,17 @@ fn prepare(
     // What was the caller's is nobody's here.
     rustix::process::setsid().map_err(|error| Failed::io("setsid", &error.into()))?;
     atoll_guest::init::leave_standard_descriptors();
-    // Listening once more has the socket tell our own process to who connects.
-    rustix::net::listen(&listener, BACKLOG).map_err(|error| Failed::io("listen", &error.into()))?;
+    // The socket tells the process that listens to whoever connects.
+    rustix::net::listen(&socket, BACKLOG).map_err(|error| Failed::io("listen", &error.into()))?;
     atoll_jail::confine::drop_capabilities(0)
         .map_err(|error| Failed::new("capset", &error, error.step().1))?;
     let walls = Box::new(Raised { walls });
-    Server::new(listener, plan.base, walls, Limits::default())
+    Server::new(socket, plan.base, walls, Limits::default())
         .map_err(|error| Failed::io("signalfd", &error))
 }
 
 /// Connections that wait to be accepted.
-pub(crate) const BACKLOG: i32 = 128;
+const BACKLOG: i32 = 1024;
 
 /// The walls of the jail around every command.
 struct Raised {

@@ -1,6 +1,6 @@
 //! A process for one order: makes the guest, tells the server, and ends.
 
-use crate::guest::{self, BACKLOG, Plan, READY};
+use crate::guest::{self, LIVE, Plan, READY};
 use crate::order::{Answer, Failed, Order};
 use crate::view;
 use atoll_guest::workload::now_us;
@@ -14,20 +14,29 @@ use std::path::Path;
 
 /// Carries out `order`, which came at `begun_us`, and answers on `reply`.
 pub(crate) fn make(order: &Order, reply: &OwnedFd, begun_us: u64) {
-    let made = start(order, begun_us);
-    let (answer, pidfd) = match &made {
-        Ok((answer, launched)) => (answer.clone(), Some(launched.pidfd.as_fd())),
+    let clear = || {
+        std::fs::remove_file(order.socket.as_path()).ok();
+    };
+    match start(order, begun_us) {
+        Ok((answer, launched)) => {
+            let bytes = serde_json::to_vec(&answer).unwrap_or_default();
+            let pidfd = Some(launched.pidfd.as_fd());
+            // A server that is gone does not know of it, and the next one has looked
+            // already, perhaps: without our word it ends.
+            match atoll_sys::scm::send(reply.as_fd(), &bytes, pidfd) {
+                Ok(()) => drop(atoll_sys::scm::send(launched.control.as_fd(), LIVE, None)),
+                Err(_) => clear(),
+            }
+        }
         Err(failed) => {
             // It is ours, or was not made.
             if failed.step != "bind" {
-                std::fs::remove_file(order.socket.as_path()).ok();
+                clear();
             }
-            (Answer::Failed(failed.clone()), None)
+            let bytes = serde_json::to_vec(&Answer::Failed(failed)).unwrap_or_default();
+            atoll_sys::scm::send(reply.as_fd(), &bytes, None).ok();
         }
-    };
-    let bytes = serde_json::to_vec(&answer).unwrap_or_default();
-    // A server that is gone finds the guest by its socket.
-    atoll_sys::scm::send(reply.as_fd(), &bytes, pidfd).ok();
+    }
 }
 
 fn start(order: &Order, begun_us: u64) -> Result<(Answer, Launched), Failed> {
@@ -53,22 +62,23 @@ fn start(order: &Order, begun_us: u64) -> Result<(Answer, Launched), Failed> {
             let (step, errno) = error.step();
             Failed::new(step, &error, errno.unwrap_or(0))
         })?;
-    let listener = listen(order.socket.as_path())?;
+    let socket = bind(order.socket.as_path())?;
     let launched = match enter::enter(network, None).map_err(|error| refused(&error))? {
-        Side::Inside(newborn) => guest::become_guest(newborn, plan, handed, listener),
+        Side::Inside(newborn) => guest::become_guest(newborn, plan, handed, socket),
         Side::Outside(launched) => launched,
     };
     let cloned_us = now_us() - begun_us;
     launched.map(plan.user).map_err(|error| refused(&error))?;
     launched.go().map_err(|error| refused(&error))?;
-    drop((handed, listener));
+    drop((handed, socket));
     await_ready(&launched)?;
     let (pid, ready_us) = (launched.pid, now_us() - begun_us);
     Ok((Answer::Started { pid, cloned_us, ready_us }, launched))
 }
 
-/// Only the server's own user may ask a guest for anything.
-fn listen(path: &Path) -> Result<OwnedFd, Failed> {
+/// The guest's socket, on which it will listen itself: until then nobody finds it.
+/// Only the server's own user may ask it for anything.
+fn bind(path: &Path) -> Result<OwnedFd, Failed> {
     let failed =
         |step: &'static str| move |error: rustix::io::Errno| Failed::io(step, &error.into());
     let address = SocketAddrUnix::new(path).map_err(failed("bind"))?;
@@ -79,7 +89,6 @@ fn listen(path: &Path) -> Result<OwnedFd, Failed> {
     let bound = rustix::net::bind(&socket, &address);
     rustix::process::umask(umask);
     bound.map_err(failed("bind"))?;
-    rustix::net::listen(&socket, BACKLOG).map_err(failed("listen"))?;
     Ok(socket)
 }
 

@@ -10,15 +10,19 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 /// [`run`] with standard input as the socket, as [`crate::client::Spawner::start`]
-/// gives it; the standard descriptors lead nowhere from then on.
+/// gives it; the standard descriptors lead nowhere from then on. What standard output
+/// was stays open until this process and all makers have ended.
 ///
 /// # Errors
 ///
 /// As [`run`].
 pub fn from_standard_input() -> io::Result<()> {
     let orders = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let held = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?;
     atoll_guest::init::leave_standard_descriptors();
-    run(&orders)
+    let ended = run(&orders);
+    drop(held);
+    ended
 }
 
 /// Lives as the resident process of the server at the other end of `orders`, a

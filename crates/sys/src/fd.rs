@@ -76,3 +76,22 @@ pub fn close_between(first: u32, last: u32) -> io::Result<()> {
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Closes every descriptor above 2 but these. As [`close_from`].
+///
+/// # Errors
+///
+/// `ENOSYS` before Linux 5.9.
+pub fn close_all_but(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut kept: Vec<u32> =
+        keep.iter().filter_map(|fd| u32::try_from(fd.as_raw_fd()).ok()).collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    for number in kept.into_iter().filter(|number| *number >= 3) {
+        if number > first {
+            close_between(first, number - 1)?;
+        }
+        first = number + 1;
+    }
+    close_from(first)
+}

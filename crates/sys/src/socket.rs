@@ -21,13 +21,13 @@ pub fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
 
 /// The process at the other end of a connected unix socket, as it was when it
 /// connected or listened, in the numbers of our pid namespace: 0 if it is in none that
-/// we see.
+/// we see, or nobody is there.
 ///
 /// Source: unix(7), `SO_PEERCRED`.
 ///
 /// # Errors
 ///
-/// `ENOTCONN`, or it is no such socket.
+/// `ENOTSOCK`.
 pub fn peer(socket: BorrowedFd<'_>) -> io::Result<i32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or(0);
@@ -69,7 +69,10 @@ mod tests {
     fn who_made_a_pair_is_at_its_other_end() {
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(peer(one.as_fd()).unwrap(), i32::try_from(std::process::id()).unwrap());
-        let alone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(peer(alone.as_fd()).is_err());
+        // Who is at the end of another socket cannot be told.
+        let other = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(peer(other.as_fd()).unwrap(), 0);
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(peer(file.as_fd()).is_err());
     }
 }

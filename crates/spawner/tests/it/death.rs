@@ -87,3 +87,20 @@ fn makers_are_collected() {
         assert_eq!(descriptors(), before);
     });
 }
+
+#[test]
+fn a_guest_that_no_server_knows_of_ends() {
+    each(|host| {
+        let order = host.order("one");
+        // The server goes while its order is carried out.
+        drop(host.spawner.begin(&order).unwrap());
+        let pid = host.spawner.pid();
+        let children =
+            || std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        wait_until("no maker", || children().trim().is_empty());
+        wait_until("no socket", || !order.socket.as_path().exists());
+        assert!(find(order.socket.as_path()).unwrap().is_none());
+        // The control: one that waits has it.
+        assert_eq!(host.spawn(&order).sh("echo ok"), "ok\n");
+    });
+}

@@ -112,7 +112,7 @@ fn spawner(user: User) -> Spawner {
     let mut command = Command::new(path);
     user.become_for(&mut command);
     command.current_dir("/").env_clear();
-    Spawner::start(command).unwrap()
+    Spawner::start(command, None).unwrap()
 }
 
 /// A sandbox that ends with the test.

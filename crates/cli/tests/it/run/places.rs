@@ -32,7 +32,7 @@ fn nothing_is_made_in_shared_places() {
         let trace = trace.to_str().unwrap();
         let traced = |words: &[&str]| {
             let mut strace = project.bare("strace");
-            strace.args(["-f", "-e", "trace=%file", "-o", trace]).args(words);
+            strace.args(["-f", "-s", "4096", "-e", "trace=%file", "-o", trace]).args(words);
             let ran = Ran(strace.env_remove("TMPDIR").output().unwrap());
             (ran, std::fs::read_to_string(trace).unwrap())
         };

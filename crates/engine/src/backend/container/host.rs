@@ -5,7 +5,8 @@ use crate::backend::{BackendError, Capabilities};
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox;
 use atoll_jail::cgroup::{self, CgroupError, Group, Layout};
-use rustix::fs::{Mode, OFlags};
+use rustix::event::{Timespec, poll};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, Permissions};
@@ -13,16 +14,24 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Where what becomes `/etc` lies, beside the sandboxes.
+const ETC: &str = "etc";
 
 /// The directories of all sandboxes.
 #[derive(Debug)]
 pub(super) struct Places {
     state: PathBuf,
+    /// Locked: one server at a time has these sandboxes.
     fd: OwnedFd,
+    /// Held while an `/etc` is put together, for all sandboxes share them.
+    etc: Mutex<()>,
 }
 
 impl Places {
-    pub(super) fn open(state: &Path) -> Result<Self, BackendError> {
+    pub(super) fn open(state: &Path, patience: Duration) -> Result<Self, BackendError> {
         let step = "open the directory of sandboxes";
         // Those who are root's sandboxes' users pass through it and see nothing.
         DirBuilder::new().recursive(true).mode(0o711).create(state).map_err(call(step))?;
@@ -38,7 +47,35 @@ impl Places {
             let source = io::Error::new(io::ErrorKind::PermissionDenied, text);
             return Err(BackendError::Call { step, source });
         }
-        Ok(Self { state, fd })
+        lock(&fd, &state, patience).map_err(call(step))?;
+        let places = Self { state, fd, etc: Mutex::new(()) };
+        places.clear_stages()?;
+        Ok(places)
+    }
+
+    /// The lock once more, for those who make sandboxes: it is free when the server is
+    /// gone and they are too, so nothing appears after the next server has looked.
+    pub(super) fn lock(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
+    /// Removes what a server left that was killed while it put an `/etc` together.
+    fn clear_stages(&self) -> Result<(), BackendError> {
+        let step = "clear the directory of /etc";
+        let entries = match std::fs::read_dir(self.state.join(ETC)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(call(step))?,
+        };
+        for entry in entries {
+            let path = entry.map_err(call(step))?.path();
+            let is_stage = path.file_name().is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
+            if is_stage && path.is_dir() {
+                std::fs::remove_dir_all(&path).map_err(call(step))?;
+            } else if is_stage {
+                std::fs::remove_file(&path).map_err(call(step))?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn of(&self, id: SandboxId) -> PathBuf {
@@ -49,8 +86,11 @@ impl Places {
         self.of(id).join("home")
     }
 
-    pub(super) fn etc(&self, id: SandboxId) -> PathBuf {
-        self.of(id).join("etc")
+    /// Lets nobody else put an `/etc` together in the directory that it gives.
+    pub(super) fn etc(&self) -> (PathBuf, MutexGuard<'_, ()>) {
+        // What a panic left half made is not used: names are given at the end.
+        let guard = self.etc.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.state.join(ETC), guard)
     }
 
     pub(super) fn socket(&self, id: SandboxId) -> PathBuf {
@@ -106,6 +146,25 @@ impl Places {
             Err(error) => return Err(failed(error)),
         }
         atoll_store::remove(self.fd.as_fd(), OsStr::new(&id.to_string())).map_err(failed)
+    }
+}
+
+/// Locks the directory of sandboxes, and waits for what a killed server has begun.
+fn lock(fd: &OwnedFd, state: &Path, patience: Duration) -> io::Result<()> {
+    const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+    let until = Instant::now() + patience;
+    loop {
+        match flock(fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => {
+                poll(&mut [], Some(&AGAIN))?;
+            }
+            Err(Errno::WOULDBLOCK) => {
+                let text = format!("another server keeps its sandboxes in {}", state.display());
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, text));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 //! is kept.
 //!
 //! ```text
+//!     STATE/etc/           what becomes /etc, of all that have the same image
 //!     STATE/ID/            made by create, removed by remove
-//!        ├── etc/          becomes /etc
 //!        ├── home/         the sandbox's home: its user's, and kept while it is stopped
 //!        ├── guest         the guest's socket, while it runs
 //!        └── whole         written last: create has done all of it
@@ -56,15 +56,20 @@ impl Container {
     /// need be, and has them made by `spawner`, a program that calls
     /// [`atoll_spawner::resident::from_standard_input`].
     ///
+    /// One server at a time keeps sandboxes in a directory. One that was killed has
+    /// begun what may take a moment to end, so that is waited for, for `patience`.
+    ///
     /// # Errors
     /// The directory cannot be used, the program not be run, or this host's control
     /// groups not be read.
-    pub fn open(state: &Path, spawner: Command) -> Result<Self, BackendError> {
-        let places = Places::open(state)?;
+    pub fn open(state: &Path, spawner: Command, patience: Duration) -> Result<Self, BackendError> {
+        let places = Places::open(state, patience)?;
         let identities = Identities::find(&places)?;
         let layout = Layout::detect(Path::new("/"))
             .map_err(|error| host::other("read the control groups", error))?;
-        let spawner = Spawner::start(spawner).map_err(host::call("start the spawner"))?;
+        let lock = places.lock().map_err(host::call("start the spawner"))?;
+        let spawner =
+            Spawner::start(spawner, Some(lock)).map_err(host::call("start the spawner"))?;
         Ok(Self { places, spawner, layout, identities })
     }
 
@@ -101,7 +106,7 @@ impl Backend for Container {
         self.places.make(id)?;
         progress.reached(Stage::Allocated)?;
         let user = self.identities.take(id, &self.places)?;
-        order::etc(&self.places, id, &image)?;
+        order::etc(&self.places, &image)?;
         host::own_home(&self.places, id, user)?;
         self.places.set_whole(id)?;
         progress.reached(Stage::FilesystemReady)

@@ -37,17 +37,13 @@ pub(super) fn image(name: &str) -> Result<Image, BackendError> {
     Ok(Image::Directory(octets(&path)?))
 }
 
-/// Puts the sandbox's `/etc` together.
-pub(super) fn etc(places: &Places, id: SandboxId, image: &Image) -> Result<(), BackendError> {
+/// The directory that becomes `/etc`; made anew if what it is made from has changed.
+pub(super) fn etc(places: &Places, image: &Image) -> Result<PathBuf, BackendError> {
     let root = match image {
         Image::Host => None,
         Image::Directory(path) => Some(path.as_path()),
     };
-    made_etc(places, id, root).map(|_| ())
-}
-
-/// The directory that becomes `/etc`; made anew if the host's has changed.
-fn made_etc(places: &Places, id: SandboxId, root: Option<&Path>) -> Result<PathBuf, BackendError> {
+    let (base, _guard) = places.etc();
     let account = Account {
         name: "user".to_owned(),
         uid: UID,
@@ -55,7 +51,7 @@ fn made_etc(places: &Places, id: SandboxId, root: Option<&Path>) -> Result<PathB
         home: home(),
         shell: "/bin/sh".into(),
     };
-    atoll_jail::host::etc(&places.etc(id), &account, HOSTNAME, root)
+    atoll_jail::host::etc(&base, &account, HOSTNAME, root)
         .map_err(call("put the sandbox's /etc together"))
 }
 
@@ -68,11 +64,7 @@ pub(super) fn order(
     ids: Ids,
 ) -> Result<Order, BackendError> {
     let image = image(&spec.image)?;
-    let root = match &image {
-        Image::Host => None,
-        Image::Directory(path) => Some(path.as_path()),
-    };
-    let etc = made_etc(places, id, root)?;
+    let etc = etc(places, &image)?;
     let mut environment = vec![
         ("PATH", "/usr/local/bin:/usr/bin:/bin"),
         ("HOME", "/home/user"),

@@ -28,17 +28,20 @@ impl Machine {
         self.dir.path().join("sandboxes")
     }
 
+    pub(super) fn records(&self) -> PathBuf {
+        self.dir.path().join("records.sqlite")
+    }
+
     pub(super) fn backend(&self) -> Container {
-        let mut spawner = Command::new(program());
+        let mut spawner = Command::new(program("spawner"));
         spawner.env_clear().current_dir("/");
-        Container::open(&self.state(), spawner).unwrap()
+        Container::open(&self.state(), spawner, Duration::from_secs(20)).unwrap()
     }
 
     pub(super) async fn start(&self) -> Engine {
         let backend = Arc::new(self.backend());
-        let records = self.dir.path().join("records.sqlite");
         let clock = Arc::new(SystemClock);
-        Engine::start(Config::default(), backend, clock, records).await.unwrap()
+        Engine::start(Config::default(), backend, clock, self.records()).await.unwrap()
     }
 
     /// The guest of a sandbox.
@@ -49,7 +52,8 @@ impl Machine {
     /// Names in the directory of sandboxes.
     pub(super) fn left(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.state()).unwrap();
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name != "etc").collect()
     }
 }
 
@@ -73,28 +77,30 @@ impl Drop for Machine {
     }
 }
 
-/// The resident process's program, where every user can run it.
-fn program() -> PathBuf {
+/// A program of the examples, where every user can run it.
+pub(super) fn program(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let directory = tests.parent().unwrap();
-    let built = directory.with_file_name("examples").join("spawner");
+    let built = directory.with_file_name("examples").join(name);
     if built.exists() {
         return atoll_testkit::run::reachable(&built);
     }
     // These tests are a copy themselves, and root has put the newest one beside them.
     let copies = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    let is_spawner = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"spawner-"))
+    let prefix = format!("{name}-");
+    let is_it = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(prefix.as_bytes()))
     };
     let newest =
-        copies.filter(is_spawner).max_by_key(|path| path.metadata().unwrap().modified().unwrap());
+        copies.filter(is_it).max_by_key(|path| path.metadata().unwrap().modified().unwrap());
     newest.expect("the program is not built: build the examples")
 }
 
 /// Runs the test `name` once more as an ordinary user, if this is root.
 fn also_as_ordinary(name: &str) {
     if rustix::process::geteuid().is_root() {
-        program();
+        program("spawner");
+        program("churn");
         atoll_testkit::run::again_as_ordinary(&format!("container::{name}"));
     }
 }

@@ -3,9 +3,14 @@
 use super::{Machine, also_as_ordinary, eventually};
 use crate::support::{all, live, named};
 use atoll_api::sandbox::State;
+use atoll_engine::backend::Container;
 use atoll_protocol::exec;
 use atoll_protocol::request::Request;
 use atoll_testkit::guest::sh;
+use atoll_testkit::process::{left, marker};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn what_runs_is_taken_up_with_its_processes_and_output() {
@@ -47,6 +52,19 @@ fn what_runs_is_taken_up_with_its_processes_and_output() {
 }
 
 #[test]
+fn two_servers_do_not_keep_the_same_sandboxes() {
+    also_as_ordinary("restart::two_servers_do_not_keep_the_same_sandboxes");
+    let machine = Machine::new();
+    let first = machine.backend();
+    let mut spawner = Command::new(super::program("spawner"));
+    spawner.env_clear().current_dir("/");
+    let refused = Container::open(&machine.state(), spawner, Duration::ZERO).unwrap_err();
+    assert!(format!("{refused:?}").contains("another server"), "{refused:?}");
+    drop(first);
+    drop(machine.backend());
+}
+
+#[test]
 fn a_sandbox_that_dies_is_noticed() {
     also_as_ordinary("restart::a_sandbox_that_dies_is_noticed");
     let machine = Machine::new();
@@ -63,4 +81,61 @@ fn a_sandbox_that_dies_is_noticed() {
         engine.delete(id).await.unwrap();
         engine.shutdown().await;
     });
+}
+
+#[test]
+fn a_server_that_is_killed_again_and_again_leaves_what_it_lists_and_nothing_else() {
+    also_as_ordinary(
+        "restart::a_server_that_is_killed_again_and_again_leaves_what_it_lists_and_nothing_else",
+    );
+    let machine = Machine::new();
+    let mark = marker();
+    for round in 0..20 {
+        let mut churn = Command::new(super::program("churn"));
+        churn.arg(machine.state()).arg(machine.records()).arg(super::program("spawner")).arg(&mark);
+        let mut churn = churn.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(churn.stdout.take().unwrap()).lines();
+        // At another moment of its work each time.
+        assert_eq!(lines.take(20 + round * 3).count(), 20 + round * 3);
+        churn.kill().unwrap();
+        churn.wait().unwrap();
+        live(async {
+            let engine = machine.start().await;
+            eventually("the host is as it is listed", || {
+                let mut listed: Vec<_> =
+                    all(&engine).iter().map(|sandbox| sandbox.id.to_string()).collect();
+                let mut left = machine.left();
+                listed.sort();
+                left.sort();
+                listed == left
+            })
+            .await;
+            eventually("nothing is on its way", || {
+                all(&engine).iter().all(|sandbox| {
+                    matches!(sandbox.state, State::Running | State::Stopped | State::Failed)
+                })
+            })
+            .await;
+            for sandbox in all(&engine) {
+                let guest = machine.guest(sandbox.id);
+                match sandbox.state {
+                    State::Running => assert_eq!(guest.sh("echo ok").text(), "ok\n"),
+                    _ => assert!(!guest.is_there(), "{sandbox:?}"),
+                }
+            }
+            let got = engine.get_or_create(named("n1")).await.unwrap().sandbox;
+            if got.state == State::Running {
+                assert_eq!(machine.guest(got.id).sh("echo ok").text(), "ok\n");
+            }
+        });
+    }
+    live(async {
+        let engine = machine.start().await;
+        for sandbox in all(&engine) {
+            engine.delete(sandbox.id).await.unwrap();
+        }
+        eventually("nothing is left", || machine.left().is_empty()).await;
+        engine.shutdown().await;
+    });
+    left(&mark, <[i32]>::is_empty);
 }
