@@ -358,3 +358,6 @@ impl OperationError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
