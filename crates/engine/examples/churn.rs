@@ -86,6 +86,7 @@ fn sleep(mark: &str, caller: u64, step: u64) -> exec::Start {
             directory: None,
             user: exec::User::Workload,
         },
+        session: None,
         input: exec::Input::Closed,
         timeout_ms: None,
         keep_bytes: exec::KEEP_BYTES_MIN,

@@ -43,11 +43,12 @@ fn main() -> anyhow::Result<()> {
     // The host's own gives nobody a terminal by this name.
     mount(c"devpts", c"/dev/pts", c"devpts", MountFlags::empty(), Some(c"ptmxmode=0666"))
         .context("cannot mount devpts")?;
-    let listener = UnixListener::bind(socket).context("cannot listen")?;
+    let listener = UnixListener::bind(&socket).context("cannot listen")?;
     set_signal_mask(SignalSet::ALL)?;
     let base = Base {
         environment: [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())].into(),
         directory: "/".into(),
+        sessions: format!("{socket}.sessions").into(),
         limits: Vec::new(),
         umask: 0o022,
     };

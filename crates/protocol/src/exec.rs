@@ -14,6 +14,9 @@ pub const ID_BYTES_MAX: usize = 64;
 /// Most bytes that may be kept of one stream.
 pub const KEEP_BYTES_MAX: u64 = 64 << 20;
 
+/// Longest id of a session, in bytes: letters, digits, dashes and underscores.
+pub const SESSION_BYTES_MAX: usize = 64;
+
 /// Fewest bytes that may be kept of one stream.
 pub const KEEP_BYTES_MIN: u64 = 4 << 10;
 
@@ -32,6 +35,13 @@ pub struct Start {
     pub id: String,
     /// What to run, and from where.
     pub command: Command,
+    /// The session that it is part of, which begins with its first exec. The command is
+    /// then one argument, a text of bash: it starts with the directory, variables,
+    /// functions, aliases and options that the exec before it left, and leaves its own.
+    /// What the command says of directory and variables holds over those. A session
+    /// runs one exec at a time; another is refused as a conflict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// What its standard descriptors are.
     #[serde(default)]
     pub input: Input,

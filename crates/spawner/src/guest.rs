@@ -46,6 +46,8 @@ pub(crate) fn base(order: &Order) -> Base {
     Base {
         environment: order.environment.iter().map(variable).collect(),
         directory: order.directory.as_path().to_owned(),
+        // Private, and gone with the processes that it is about.
+        sessions: "/run/atoll/sessions".into(),
         limits: limits.into_iter().filter(|(_, limit)| limit.is_some()).map(lowered).collect(),
         umask: 0o022,
     }

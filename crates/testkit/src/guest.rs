@@ -86,6 +86,7 @@ pub fn command(words: &[&str]) -> exec::Start {
             directory: None,
             user: exec::User::Workload,
         },
+        session: None,
         input: exec::Input::Closed,
         timeout_ms: None,
         keep_bytes: exec::KEEP_BYTES_DEFAULT,

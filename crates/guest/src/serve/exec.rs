@@ -32,6 +32,8 @@ pub(super) const READ_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 pub(super) struct Exec {
     pub(super) id: String,
+    /// The session of execs that it is part of.
+    session: Option<String>,
     command: Command,
     input_kind: Input,
     pid: i32,
@@ -93,6 +95,7 @@ impl Exec {
         let [out, err] = launched.outputs;
         Self {
             id: start.id.clone(),
+            session: start.session.clone(),
             command: start.command.clone(),
             input_kind: start.input,
             pid: launched.pid,
@@ -116,7 +119,14 @@ impl Exec {
 
     /// Says whether `start` asks for what this is.
     pub(super) fn is_of(&self, start: &Start) -> bool {
-        self.command == start.command && self.input_kind == start.input
+        self.command == start.command
+            && self.input_kind == start.input
+            && self.session == start.session
+    }
+
+    /// Says whether it runs in this session.
+    pub(super) fn occupies(&self, session: &str) -> bool {
+        self.is_running() && self.session.as_deref() == Some(session)
     }
 
     pub(super) fn pid(&self) -> i32 {

@@ -27,6 +27,9 @@ pub struct Base {
     pub environment: BTreeMap<OsString, OsString>,
     /// Where a command starts that names no directory.
     pub directory: PathBuf,
+    /// Where the state of sessions lies: a directory that every command may write, and
+    /// that is made if need be.
+    pub sessions: PathBuf,
     /// Resource limits: soft and hard become this.
     pub limits: Vec<(Resource, Rlimit)>,
     /// File mode creation mask.

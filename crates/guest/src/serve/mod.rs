@@ -9,7 +9,8 @@
 //! wait, such as reading files, is done by a process of its own for each connection
 //! ([`worker`]).
 //!
-//! A command leads a session of its own. Everything that it starts and that does
+//! A command leads a session of its own (that of setsid(2); the sessions of execs
+//! are in [`shell`]). Everything that it starts and that does
 //! not leave that session ends with it where it is made to end ([`session`]);
 //! what it leaves behind when it ends by itself goes on.
 
@@ -21,6 +22,7 @@ mod operations;
 mod ports;
 mod server;
 mod session;
+mod shell;
 mod table;
 mod time;
 mod worker;

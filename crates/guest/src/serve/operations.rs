@@ -4,7 +4,7 @@ use super::connection::{Feeding, Following, Role};
 use super::exec::Exec;
 use super::server::{Server, settle_feeding};
 use super::worker::{self, Work};
-use super::{launch, ports, session};
+use super::{launch, ports, session, shell};
 use crate::workload::now_us;
 use atoll_protocol::exec::{
     self, Cause, ID_BYTES_MAX, KEEP_BYTES_MAX, KEEP_BYTES_MIN, OnDisconnect,
@@ -13,6 +13,7 @@ use atoll_protocol::frame::Kind;
 use atoll_protocol::problem::{Code, Problem};
 use atoll_protocol::request::{Guest, Reply, Request, Use};
 use rustix::process::{Resource, Signal};
+use std::borrow::Cow;
 use std::os::fd::AsFd as _;
 
 impl Server {
@@ -96,8 +97,9 @@ impl Server {
                     })
                 };
                 self.execs.make_room(2 * start.keep_bytes, &self.limits, is_followed)?;
+                let command = self.command(start)?;
                 let walls = self.walls.as_mut();
-                let launched = launch::launch(&start.command, start.input, &self.base, walls)?;
+                let launched = launch::launch(&command, start.input, &self.base, walls)?;
                 self.execs.add(Exec::new(start, launched, now));
                 true
             }
@@ -109,6 +111,16 @@ impl Server {
             on_disconnect: start.on_disconnect,
         };
         self.begin_following(index, following, is_new)
+    }
+
+    /// What is run for `start`.
+    fn command<'a>(&self, start: &'a exec::Start) -> Result<Cow<'a, exec::Command>, Problem> {
+        let Some(session) = &start.session else { return Ok(Cow::Borrowed(&start.command)) };
+        if let Some(exec) = self.execs.iter().find(|exec| exec.occupies(session)) {
+            let text = format!("session {session} is running exec {}", exec.id);
+            return Err(Problem::new(Code::Conflict, text));
+        }
+        shell::command(session, &start.command, &self.base).map(Cow::Owned)
     }
 
     fn follow(&mut self, index: usize, follow: exec::Follow) -> Result<(), Problem> {

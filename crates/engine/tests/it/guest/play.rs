@@ -228,6 +228,7 @@ pub(super) fn start() -> Start {
             directory: None,
             user: exec::User::Workload,
         },
+        session: None,
         input: exec::Input::Closed,
         timeout_ms: None,
         keep_bytes: exec::KEEP_BYTES_DEFAULT,

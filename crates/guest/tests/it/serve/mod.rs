@@ -6,6 +6,7 @@ mod input;
 mod output;
 mod ports;
 mod run;
+mod sessions;
 
 use atoll_testkit::guest::{Client, Said, Socket, code, command, sh};
 use atoll_testkit::process::wait_until;
