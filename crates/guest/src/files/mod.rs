@@ -3,7 +3,7 @@
 //!
 //! A request is answered by a process of its own, which may block and may fail
 //! without harm to others. Every path is resolved by the kernel beneath the
-//! sandbox's root ([`root`]), without the links of `/proc` that lead anywhere;
+//! sandbox's root (`root`), without the links of `/proc` that lead anywhere;
 //! what changes a name holds a descriptor of its directory and uses the last step
 //! alone. So what others plant or exchange meanwhile leads to another place in the
 //! sandbox, or to a failure, and never out of it.
