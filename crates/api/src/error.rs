@@ -4,11 +4,12 @@
 //! `next_step` are for people and agents to read, and their words may change.
 
 use crate::id::SandboxId;
+use crate::key::Scope;
 use crate::sandbox::State;
 use serde::{Deserialize, Serialize};
 
 /// Kinds of error; one exists where a caller has something else to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// There is nothing of that id or name.
@@ -27,6 +28,14 @@ pub enum ErrorCode {
     Lost,
     /// The request itself is wrong; `details.field` says where.
     Invalid,
+    /// The request is larger than is taken; `details.limit` says which limit it breaks.
+    TooLarge,
+    /// There is something at that path, but not for this method.
+    MethodNotAllowed,
+    /// Nobody is known by the key that came with the request, or none came.
+    Unauthenticated,
+    /// The caller is known and may not; `details.scope` says what would be needed.
+    Forbidden,
     /// It contradicts something that is there, such as a name that is taken.
     Conflict,
     /// A fault of ours or of the host; the server's log has its cause.
@@ -45,6 +54,10 @@ impl ErrorCode {
             Self::UnsupportedByTier => "unsupported_by_tier",
             Self::Lost => "lost",
             Self::Invalid => "invalid",
+            Self::TooLarge => "too_large",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Forbidden => "forbidden",
             Self::Conflict => "conflict",
             Self::Internal => "internal",
         }
@@ -52,7 +65,7 @@ impl ErrorCode {
 }
 
 /// Whether a request that failed changed anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TookEffect {
     /// What was asked for did happen, or will without another request.
@@ -64,7 +77,7 @@ pub enum TookEffect {
 }
 
 /// Whether to ask again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Retry {
     /// The same request may be sent again; it cannot happen twice.
@@ -79,7 +92,7 @@ pub enum Retry {
 }
 
 /// Facts beside the message, each where it applies.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ErrorDetails {
     /// The sandbox that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,10 +112,15 @@ pub struct ErrorDetails {
     /// The capability flag that the tier lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capability: Option<String>,
+    /// The scope that the key lacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<Scope>,
 }
 
 /// What a request that failed is answered with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema, thiserror::Error,
+)]
 #[error("{message}")]
 pub struct ApiError {
     /// What kind of error it is.
@@ -118,6 +136,13 @@ pub struct ApiError {
     /// Facts for programs.
     #[serde(default)]
     pub details: ErrorDetails,
+}
+
+/// The body of every answer that is an error.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ErrorBody {
+    /// The error.
+    pub error: ApiError,
 }
 
 #[cfg(test)]
@@ -177,6 +202,10 @@ mod tests {
             UnsupportedByTier,
             Lost,
             Invalid,
+            TooLarge,
+            MethodNotAllowed,
+            Unauthenticated,
+            Forbidden,
             Conflict,
             Internal,
         ] {

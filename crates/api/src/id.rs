@@ -25,7 +25,7 @@ pub struct IdError {
     pub prefix: &'static str,
 }
 
-/// Both kinds of id differ in nothing but what they are of.
+/// All kinds of id differ in nothing but what they are of.
 macro_rules! id {
     ($name:ident, $prefix:literal, $what:literal, $doc:literal) => {
         #[doc = $doc]
@@ -72,10 +72,20 @@ macro_rules! id {
                 String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
             }
         }
+
+        crate::schema::string_schema!(
+            $name,
+            $doc,
+            Some(concat!("^", $prefix, "[0-9a-f]{20}$")),
+            None,
+            concat!($prefix, "0001020304050607abff")
+        );
     };
 }
 
 id!(SandboxId, "sbx_", "a sandbox", "Names one sandbox for good: it is never given again.");
+id!(KeyId, "key_", "an API key", "Names one key of the API; it is not the key's secret.");
+id!(RequestId, "req_", "a request", "Names one request: in its answer and in the server's log.");
 id!(ExecId, "exe_", "an exec", "Names one command that was started in a sandbox.");
 
 /// Reads exactly [`ID_BYTES`] bytes, in lower case only, so that an id has one spelling.

@@ -8,8 +8,12 @@
 pub mod error;
 pub mod id;
 pub mod ignore;
+pub mod key;
 pub mod name;
+pub mod object;
 pub mod policy;
 pub mod protect;
 pub mod sandbox;
+mod schema;
+pub mod server;
 pub mod time;

@@ -58,6 +58,14 @@ fn flaw(text: &str) -> Option<&'static str> {
     (text.starts_with('-') || text.ends_with('-')).then_some("it begins or ends with a dash")
 }
 
+crate::schema::string_schema!(
+    SandboxName,
+    "A name of a sandbox, which is also a valid DNS label.",
+    Some("^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"),
+    None,
+    "web"
+);
+
 impl fmt::Display for SandboxName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -65,6 +65,14 @@ impl From<jiff::Timestamp> for Timestamp {
     }
 }
 
+crate::schema::string_schema!(
+    Timestamp,
+    "A point in time to the microsecond: RFC 3339 in UTC.",
+    None,
+    Some(utoipa::openapi::KnownFormat::DateTime),
+    "2026-11-30T01:10:00.123456Z"
+);
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -191,7 +191,8 @@ fn hopeless(code: ErrorCode, error: &dyn std::error::Error, next_step: &str) -> 
     ApiError { retry: Retry::Unsafe, ..plain(code, error, next_step) }
 }
 
-fn invalid(error: &InvalidRequest) -> ApiError {
+/// What the caller is answered whose request is wrong.
+pub fn invalid(error: &InvalidRequest) -> ApiError {
     let mut answer = hopeless(ErrorCode::Invalid, error, "correct the field and ask again");
     answer.details.field = Some(error.field().to_owned());
     answer
@@ -243,7 +244,8 @@ fn of_backend(error: &dyn std::error::Error, source: &BackendError) -> ApiError 
     }
 }
 
-fn of_records(error: &dyn std::error::Error, source: &RecordsError) -> ApiError {
+/// What the caller is answered where the records failed, with the words of `error`.
+pub fn of_records(error: &dyn std::error::Error, source: &RecordsError) -> ApiError {
     match source {
         RecordsError::Full { .. } => {
             let next_step = "make room on the server's disk or raise the limit, then ask again";

@@ -1,6 +1,7 @@
 //! Asking for a sandbox. Requests refuse fields that they do not know.
 
 use crate::name::SandboxName;
+use crate::object::object;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +23,7 @@ pub const IMAGE_BYTES_MAX: usize = 512;
 ///
 /// `{"name": "web", "env": {"PORT": "5173"}, "lifecycle": {"idle_stop_ms": 600000}}`
 /// is such a request; `{}` is one too.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateSandbox {
     /// A name, unique among the sandboxes that are there.
@@ -35,13 +36,13 @@ pub struct CreateSandbox {
     #[serde(default)]
     pub env: Env,
     /// What it may use; the server's defaults where nothing is said.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub limits: Limits,
     /// Labels, to find it by.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// What happens to it when; the server's defaults where nothing is said.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     pub lifecycle: Lifecycle,
 }
 
@@ -63,7 +64,7 @@ impl Default for CreateSandbox {
 }
 
 /// Environment variables. They may be secrets, so `Debug` shows names only.
-#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]
 pub struct Env(pub BTreeMap<String, String>);
 
@@ -74,7 +75,7 @@ impl fmt::Debug for Env {
 }
 
 /// What a sandbox may use at most.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Memory in bytes, at least 1 MiB.
@@ -94,7 +95,7 @@ pub struct Limits {
 /// What happens to a sandbox when. Every time is in milliseconds and at least 1.
 ///
 /// Idle means that nothing works inside, not that no request comes in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Lifecycle {
     /// Deleted this long after it was made or its lease renewed, whatever it does.

@@ -5,7 +5,7 @@ use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// One reason why a sandbox counts as at work. Each ends by itself at `until`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Hold {
     /// What it is held by.
     pub cause: HoldCause,
@@ -16,7 +16,7 @@ pub struct Hold {
 }
 
 /// What a sandbox can be held by.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum HoldCause {
     /// A command that runs.

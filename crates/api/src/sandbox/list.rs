@@ -59,7 +59,7 @@ impl ListSandboxes {
 }
 
 /// A page of a list.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SandboxPage {
     /// The sandboxes, oldest first.
     pub sandboxes: Vec<Sandbox>,
@@ -76,6 +76,14 @@ pub struct Cursor {
     created_at: Timestamp,
     id: SandboxId,
 }
+
+crate::schema::string_schema!(
+    Cursor,
+    "A place in a list. Its text means nothing to clients.",
+    None,
+    None,
+    "1796000000000000.sbx_0001020304050607abff"
+);
 
 /// A text that no page gave as its cursor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -23,9 +23,22 @@ use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::str::FromStr;
 
 /// Where in its life a sandbox is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It is being made.
@@ -88,8 +101,24 @@ impl fmt::Display for State {
     }
 }
 
+/// A word that is no state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no such state; write creating, running, pausing, paused, resuming, stopping, \
+     stopped, archived or failed"
+)]
+pub struct StateError;
+
+impl FromStr for State {
+    type Err = StateError;
+
+    fn from_str(text: &str) -> Result<Self, StateError> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or(StateError)
+    }
+}
+
 /// How strongly a sandbox is isolated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tier {
     /// WebAssembly.
@@ -114,7 +143,7 @@ impl fmt::Display for Tier {
 }
 
 /// A sandbox as the API shows it. Its environment is not shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Sandbox {
     /// Its id.
     pub id: SandboxId,
@@ -157,6 +186,8 @@ mod tests {
     fn words_are_the_same_everywhere() {
         for state in State::ALL {
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+            assert_eq!(state.as_str().parse(), Ok(state));
+            assert!(state == State::Deleted || StateError.to_string().contains(state.as_str()));
         }
         for tier in [Tier::Wasm, Tier::Container, Tier::Gvisor, Tier::Microvm] {
             assert_eq!(serde_json::to_value(tier).unwrap(), tier.to_string());

@@ -22,27 +22,27 @@ pub enum Stage {
 }
 
 /// When each stage was over, in microseconds since the request; absent if it was not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Timeline {
-    /// See [`Stage::Accepted`].
+    /// The request was checked and admitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted_us: Option<u64>,
-    /// See [`Stage::Allocated`].
+    /// It is recorded, and has its place on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocated_us: Option<u64>,
-    /// See [`Stage::FilesystemReady`].
+    /// Its files can be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filesystem_ready_us: Option<u64>,
-    /// See [`Stage::RuntimeReady`].
+    /// Its first process answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_ready_us: Option<u64>,
-    /// See [`Stage::DependenciesReady`].
+    /// What its image declares is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependencies_ready_us: Option<u64>,
-    /// See [`Stage::NetworkReady`].
+    /// Its network can be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_ready_us: Option<u64>,
-    /// See [`Stage::FirstCommandDone`].
+    /// The first command in it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_command_done_us: Option<u64>,
 }

@@ -8,7 +8,7 @@ mod start;
 
 pub use create::Got;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Capabilities};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::directory::Directory;
@@ -20,8 +20,10 @@ use crate::state::Verb;
 use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{
-    Cursor, Event, HoldCause, InvalidRequest, Lifecycle, ListSandboxes, Sandbox, SandboxPage, State,
+    Cursor, Event, HoldCause, InvalidRequest, Lifecycle, ListSandboxes, Sandbox, SandboxPage,
+    State, Tier,
 };
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -195,6 +197,41 @@ impl Engine {
     /// If the records cannot be read.
     pub async fn events(&self, after: u64, count: usize) -> Result<Vec<Event>, RecordsError> {
         self.shared.records.events(after, count.min(EVENTS_PAGE_MAX)).await
+    }
+
+    /// Gives the number of the latest event, 0 if there was none.
+    ///
+    /// # Errors
+    /// If the records cannot be read.
+    pub async fn last_event(&self) -> Result<u64, RecordsError> {
+        self.shared.records.last_event().await
+    }
+
+    /// Writes to the records what is there already, to learn whether they can be written.
+    ///
+    /// # Errors
+    /// If not, in the words that a change would fail with.
+    pub async fn check_records(&self) -> Result<(), RecordsError> {
+        self.shared.records.check().await
+    }
+
+    /// Counts the sandboxes in each state, those included that are being removed.
+    pub fn states(&self) -> BTreeMap<State, usize> {
+        let mut counts = BTreeMap::from(State::ALL.map(|state| (state, 0)));
+        for handle in self.shared.directory().handles() {
+            *counts.entry(handle.view.borrow().state).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The operator's settings.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// The tier of its sandboxes, and what that can do on this host.
+    pub fn tier(&self) -> (Tier, Capabilities) {
+        (self.shared.backend.tier(), self.shared.backend.capabilities())
     }
 
     /// Takes nothing more on, and waits until everything that was begun has come to its

@@ -300,6 +300,35 @@ impl Database {
         Ok(events)
     }
 
+    /// Gives the number of the latest event, 0 if there was none.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn last_event(&self) -> Result<u64, RecordsError> {
+        let failed = |source| explain(&self.path, "read events of", source);
+        let seq: i64 = self
+            .connection
+            .query_row(
+                // Not the latest one that is there: history makes room.
+                "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'events'",
+                [],
+                |row| row.get(0),
+            )
+            .map_err(failed)?;
+        Ok(u64::try_from(seq).expect("SQLite numbers rows from 1"))
+    }
+
+    /// Writes the file's version again, which goes to the disk like every change.
+    ///
+    /// # Errors
+    /// As a change would fail.
+    pub fn check_write(&self) -> Result<(), RecordsError> {
+        let version = u32::try_from(MIGRATIONS.len()).expect("there are a handful");
+        self.connection
+            .pragma_update(None, "user_version", version)
+            .map_err(|source| explain(&self.path, "write", source))
+    }
+
     fn damaged(&self, what: &str) -> RecordsError {
         RecordsError::Damaged { path: self.path.clone(), what: what.to_owned() }
     }

@@ -71,6 +71,12 @@ enum Job {
         publish: Box<dyn FnOnce() + Send>,
         reply: oneshot::Sender<Result<(), RecordsError>>,
     },
+    Check {
+        reply: oneshot::Sender<Result<(), RecordsError>>,
+    },
+    LastEvent {
+        reply: oneshot::Sender<Result<u64, RecordsError>>,
+    },
     Sync {
         reply: oneshot::Sender<Result<(), RecordsError>>,
     },
@@ -151,6 +157,26 @@ impl Records {
         answer.await.expect("the writer answers every job")
     }
 
+    /// Gives the number of the latest event, 0 if there was none.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn last_event(&self) -> Result<u64, RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::LastEvent { reply }).await;
+        answer.await.expect("the writer answers every job")
+    }
+
+    /// Writes without a change.
+    ///
+    /// # Errors
+    /// As a change would fail.
+    pub async fn check(&self) -> Result<(), RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::Check { reply }).await;
+        answer.await.expect("the writer answers every job")
+    }
+
     async fn ask(&self, job: Job) {
         let jobs = self.jobs.as_ref().expect("they are taken when the records are dropped");
         assert!(jobs.send(job).await.is_ok(), "the writer lives as long as the records");
@@ -187,6 +213,8 @@ fn serve(
                 drop(reply.send(told));
             }
             Job::Sync { reply } => drop(reply.send(database.sync())),
+            Job::Check { reply } => drop(reply.send(database.check_write())),
+            Job::LastEvent { reply } => drop(reply.send(database.last_event())),
             Job::Events { after, count, reply } => drop(reply.send(database.events(after, count))),
         }
     }

@@ -225,3 +225,18 @@ fn a_file_of_version_1_is_read() {
     assert_eq!(events[0].what, EventKind::Stopped { forced: true });
     assert_eq!(database.apply(&keep(record(2, None))).unwrap().seq, 8);
 }
+
+#[test]
+fn the_latest_event_is_known_and_a_write_can_be_tried() {
+    let (_folder, path) = folder();
+    let mut database = Database::open(&path).unwrap();
+    assert_eq!(database.last_event().unwrap(), 0);
+    database.apply(&keep(record(1, None))).unwrap();
+    let event = database.apply(&keep(record(1, None))).unwrap();
+    assert_eq!(database.last_event().unwrap(), event.seq);
+    let length = || fs::metadata(path.with_extension("sqlite-wal")).unwrap().len();
+    let before = length();
+    database.check_write().unwrap();
+    assert!(length() > before, "nothing went to the disk");
+    assert_eq!(database.load().unwrap(), [record(1, None)]);
+}

@@ -91,3 +91,11 @@ fn a_request_as_it_is_written() {
     assert_eq!(request.env, env("PORT", "5173"));
     assert_eq!(request.lifecycle.idle_stop_ms, Some(600_000));
 }
+
+#[test]
+fn arrays_are_no_objects() {
+    for text in [r#"{"limits": []}"#, r#"{"limits": [1, 2]}"#, r#"{"lifecycle": []}"#] {
+        let error = serde_json::from_str::<CreateSandbox>(text).unwrap_err().to_string();
+        assert!(error.contains("expected an object"), "{text}: {error}");
+    }
+}

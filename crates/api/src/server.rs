@@ -1,0 +1,70 @@
+//! What a server says of itself.
+
+use crate::sandbox::{Lifecycle, Limits, Tier};
+use serde::{Deserialize, Serialize};
+
+/// What can be asked of a server: its tier, what that can do, and the most that requests may ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Capabilities {
+    /// How strongly sandboxes are isolated.
+    pub tier: Tier,
+    /// What can be done on this host; what cannot is refused by the flag's name.
+    pub flags: CapabilityFlags,
+    /// Most sandboxes at once, in every state.
+    pub sandboxes_max: u64,
+    /// The most that `limits` may ask for; absent where there is no cap.
+    pub limits_max: Limits,
+    /// The most that `lifecycle` may ask for; absent where there is no cap.
+    pub lifecycle_max: Lifecycle,
+}
+
+/// What the tier can do on this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag with a name of its own")]
+pub struct CapabilityFlags {
+    /// Processes can be frozen and thawed.
+    pub pause: bool,
+    /// A limit of memory is enforced.
+    pub limit_memory: bool,
+    /// A limit of processors is enforced.
+    pub limit_cpus: bool,
+    /// A limit of processes is enforced.
+    pub limit_pids: bool,
+    /// A limit of disk space is enforced.
+    pub limit_disk: bool,
+}
+
+/// How a server is. It is `ok` if every check is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Health {
+    /// The worst of the checks.
+    pub status: HealthStatus,
+    /// What was looked at.
+    pub checks: Vec<HealthCheck>,
+}
+
+/// How something is.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum HealthStatus {
+    /// Nothing is wrong.
+    Ok,
+    /// It works, and soon may not.
+    Degraded,
+    /// Requests fail.
+    Failing,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct HealthCheck {
+    /// What: `descriptors`, `records`, `disk` or `shutdown`.
+    pub name: String,
+    /// How it is.
+    pub status: HealthStatus,
+    /// What is wrong; absent if nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}

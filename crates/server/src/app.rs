@@ -1,0 +1,55 @@
+//! What all requests have in common.
+
+use crate::config::Config;
+use crate::error::Failure;
+use crate::health::Watched;
+use crate::idempotency::Remembered;
+use crate::keys::KeyStore;
+use crate::metrics::Metrics;
+use crate::rate::Rates;
+use atoll_api::error::ErrorCode;
+use atoll_engine::Engine;
+use atoll_engine::clock::Clock;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+pub(crate) struct App {
+    pub(crate) config: Config,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) keys: Arc<KeyStore>,
+    /// The user whose unix socket it is.
+    pub(crate) owner_uid: u32,
+    pub(crate) rates: Rates,
+    pub(crate) remembered: Remembered,
+    pub(crate) metrics: Metrics,
+    pub(crate) watched: Watched,
+    pub(crate) streams: Arc<Semaphore>,
+    /// Turns true when the server shuts down.
+    pub(crate) closing: watch::Sender<bool>,
+    /// Tasks that outlive the request that began them.
+    pub(crate) tasks: Mutex<JoinSet<()>>,
+}
+
+impl App {
+    /// Runs a task that ends with the server.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that have ended are let go of, so that their number does not grow.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+
+    /// Runs what may block, such as a write to the disk.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        tokio::task::spawn_blocking(work).await.map_err(|error| {
+            let next_step = "ask again; if it stays so, see the server's log";
+            Failure::new(ErrorCode::Internal, "the server broke off", next_step).caused_by(&error)
+        })
+    }
+}

@@ -1,0 +1,33 @@
+//! The HTTP API of the engine.
+//!
+//! | to know | read |
+//! |---|---|
+//! | what can be asked | `routes`, one file for each resource; `openapi/v1.json` |
+//! | who may ask what | `access`, `keys` |
+//! | what an error becomes | [`error`] |
+//! | how requests are read and bounded | `extract`, `config`, `rate` |
+//! | what is done around each request | `request` |
+//! | how connections begin and end | `server` |
+//!
+//! The server holds no state of a sandbox: the engine does.
+
+mod access;
+mod answer;
+mod app;
+mod config;
+pub mod error;
+mod extract;
+mod health;
+mod idempotency;
+mod keys;
+mod metrics;
+mod rate;
+mod request;
+mod routes;
+mod server;
+mod stream;
+
+pub use config::Config;
+pub use keys::{KeyStore, KeysError};
+pub use routes::openapi;
+pub use server::{Parts, Server};

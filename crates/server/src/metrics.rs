@@ -1,0 +1,79 @@
+//! Counters for Prometheus.
+
+use atoll_api::sandbox::State;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Bounds of the time that answers take, in seconds.
+const SECONDS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answer {
+    method: &'static str,
+    route: String,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InState {
+    state: &'static str,
+}
+
+pub(crate) struct Metrics {
+    registry: Registry,
+    answers: Family<Answer, Counter>,
+    seconds: Histogram,
+    sandboxes: Family<InState, Gauge>,
+    pub(crate) connections: Gauge,
+    pub(crate) streams: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let metrics = Self {
+            registry: Registry::with_prefix("atoll"),
+            answers: Family::default(),
+            seconds: Histogram::new(SECONDS),
+            sandboxes: Family::default(),
+            connections: Gauge::default(),
+            streams: Gauge::default(),
+        };
+        metrics.registered()
+    }
+
+    fn registered(mut self) -> Self {
+        let registry = &mut self.registry;
+        registry.register("http_requests", "Requests that were answered", self.answers.clone());
+        let help = "Time until an answer began, in seconds";
+        registry.register("http_request_duration_seconds", help, self.seconds.clone());
+        registry.register("http_connections", "Open connections", self.connections.clone());
+        registry.register("http_streams", "Open streams of events", self.streams.clone());
+        registry.register("sandboxes", "Sandboxes in each state", self.sandboxes.clone());
+        self
+    }
+
+    pub(crate) fn answered(&self, method: &'static str, route: &str, status: u16, took: Duration) {
+        let answer = Answer { method, route: route.to_owned(), status };
+        self.answers.get_or_create(&answer).inc();
+        self.seconds.observe(took.as_secs_f64());
+    }
+
+    /// Everything as text, in the form that Prometheus reads.
+    pub(crate) fn text(&self, states: &BTreeMap<State, usize>) -> Result<String, fmt::Error> {
+        for (state, &count) in states {
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.sandboxes.get_or_create(&InState { state: state.as_str() }).set(count);
+        }
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}

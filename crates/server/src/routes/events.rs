@@ -1,0 +1,206 @@
+//! Events, as a stream of server-sent events (WHATWG HTML, section 9.2).
+//!
+//! Every event comes from the records, in the order of its number; what the engine tells
+//! as it happens only wakes the stream, which may be too slow to hear all of it. So nothing
+//! is left out and nothing comes twice, whenever a client comes back.
+
+use crate::access::Reader;
+use crate::app::App;
+use crate::error::Failure;
+use crate::extract::{Named, Query, wrong};
+use crate::stream::EventBody;
+use atoll_api::error::{ErrorBody, ErrorCode};
+use atoll_api::id::SandboxId;
+use atoll_api::sandbox::Event;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse as _, Response};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{MissedTickBehavior, interval};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The header in which a client that comes back says what it had.
+const LAST_EVENT_ID: &str = "last-event-id";
+/// Events that are read at once.
+const PAGE: usize = 100;
+/// Pieces of text that wait for a client that reads slowly.
+const PIECES: usize = 2;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(stream))
+}
+
+/// Follow what happens
+///
+/// A stream of server-sent events. Each has its number as `id` and an `Event` as JSON in
+/// `data`. `event: missed` says how many are not kept any more, as `{"count": 3}`, and
+/// `event: end` why the stream ends. Without `after` and `Last-Event-ID` it begins with what
+/// happens from now on; `after=0` gives all that is kept.
+#[utoipa::path(
+    get, path = "/v1/events", operation_id = "follow_events", tag = "events",
+    params(
+        (
+            "after" = Option<u64>, Query,
+            description = "Begin behind the event of this number",
+        ),
+        ("sandbox" = Option<String>, Query, description = "Only of the sandbox of this id or name"),
+        (
+            "Last-Event-ID" = Option<u64>, Header,
+            description = "As `after`, and before it; sent by clients that come back",
+        ),
+    ),
+    responses(
+        (
+            status = 200, body = String, content_type = "text/event-stream",
+            description = "The stream",
+        ),
+        (status = "default", body = ErrorBody, description = "There is no stream"),
+    ),
+    security(("key" = [])),
+)]
+async fn stream(
+    _: Reader,
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    mut query: Query,
+) -> Result<Response, Failure> {
+    let after = query.one("after")?;
+    let sandbox = query.one::<String>("sandbox")?;
+    query.end()?;
+    let sandbox = sandbox.map(|text| text.parse::<Named>()?.find(&app)).transpose()?;
+    let after = last_event_id(&headers)?.or(after);
+    let slot = app.streams.clone().try_acquire_owned().map_err(|_| too_many(&app))?;
+    // Before the first look at the records, so that nothing falls in between.
+    let wake = app.engine.subscribe();
+    let latest = app.engine.last_event().await?;
+    if after.is_some_and(|after| after > latest) {
+        let message = format!("there is no event {}, the latest is {latest}", after.unwrap_or(0));
+        return Err(
+            Failure::field("after", message).next_step("leave `after` and `Last-Event-ID` away")
+        );
+    }
+    let (pieces, received) = mpsc::channel(PIECES);
+    let follower = Follower { app: app.clone(), last: after.unwrap_or(latest), sandbox, pieces };
+    app.spawn(follower.run(wake, slot));
+    let kind = HeaderValue::from_static("text/event-stream");
+    let uncached = HeaderValue::from_static("no-store");
+    let headers = [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, uncached)];
+    Ok((headers, Body::new(EventBody::new(received))).into_response())
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
+    let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let number = value.to_str().unwrap_or_default().parse();
+    number
+        .map(Some)
+        .map_err(|error| wrong("Last-Event-ID", &format_args!("Last-Event-ID: {error}")))
+}
+
+fn too_many(app: &App) -> Failure {
+    let limit = ("streams_max", u64::try_from(app.config.streams_max).unwrap_or(u64::MAX));
+    let message = "as many streams are open as there may be";
+    Failure::limit(ErrorCode::Capacity, limit, message, "close a stream, or ask again later")
+        .after_ms(1000)
+}
+
+/// One stream.
+struct Follower {
+    app: Arc<App>,
+    /// The last event that was read.
+    last: u64,
+    sandbox: Option<SandboxId>,
+    pieces: mpsc::Sender<String>,
+}
+
+/// Nobody reads the stream any more, or nothing more can be said.
+struct Over;
+
+impl Follower {
+    async fn run(mut self, wake: broadcast::Receiver<Event>, slot: OwnedSemaphorePermit) {
+        self.app.metrics.streams.inc();
+        // The end of a stream is no fault.
+        let Over = match self.follow(wake).await {
+            Ok(reason) => {
+                let text = format!("event: end\ndata: {{\"reason\":\"{reason}\"}}\n\n");
+                self.say(text).await.err().unwrap_or(Over)
+            }
+            Err(over) => over,
+        };
+        self.app.metrics.streams.dec();
+        drop(slot);
+    }
+
+    /// Tells events until there is a reason to end.
+    async fn follow(&mut self, mut wake: broadcast::Receiver<Event>) -> Result<&'static str, Over> {
+        let mut closing = self.app.closing.subscribe();
+        let mut heartbeat = interval(self.app.config.heartbeat);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if *closing.borrow() {
+                return Ok("shutdown");
+            }
+            if !self.catch_up().await? {
+                return Ok("records");
+            }
+            tokio::select! {
+                // All of these can be dropped without a loss.
+                told = wake.recv() => match told {
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return Ok("shutdown"),
+                },
+                _ = closing.changed() => {}
+                () = self.pieces.closed() => return Err(Over),
+                _ = heartbeat.tick() => self.say(": \n\n".to_owned()).await?,
+            }
+            // One look at the records is enough for all that was told meanwhile.
+            while wake.try_recv().is_ok() {}
+        }
+    }
+
+    /// Tells all that is in the records; false if they cannot be read.
+    async fn catch_up(&mut self) -> Result<bool, Over> {
+        loop {
+            let events = match self.app.engine.events(self.last, PAGE).await {
+                Ok(events) => events,
+                Err(error) => {
+                    tracing::error!(%error, "events cannot be read");
+                    return Ok(false);
+                }
+            };
+            let text = self.write(&events);
+            if !text.is_empty() {
+                self.say(text).await?;
+            }
+            if events.len() < PAGE || *self.app.closing.borrow() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn write(&mut self, events: &[Event]) -> String {
+        let mut text = String::new();
+        // Numbers are given without gaps, so what is missing is not kept any more.
+        let missed = events.first().map_or(0, |event| event.seq.saturating_sub(self.last + 1));
+        if missed > 0 {
+            text.push_str(&format!("event: missed\ndata: {{\"count\":{missed}}}\n\n"));
+        }
+        for event in events {
+            self.last = event.seq;
+            if self.sandbox.is_none_or(|id| id == event.sandbox_id) {
+                let data = serde_json::to_string(event).expect("an event has string keys only");
+                // Writing to a string cannot fail; JSON has no line breaks.
+                write!(text, "id: {}\ndata: {data}\n\n", event.seq).unwrap_or_default();
+            }
+        }
+        text
+    }
+
+    async fn say(&self, text: String) -> Result<(), Over> {
+        self.pieces.send(text).await.map_err(|_| Over)
+    }
+}

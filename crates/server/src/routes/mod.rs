@@ -1,0 +1,82 @@
+//! The paths of the API: one file for each resource.
+//!
+//! A route reads its request, calls the engine and converts; it takes a [`Reader`], a
+//! [`Runner`] or an [`Admin`], which says what a caller's key must allow.
+//!
+//! [`Reader`]: crate::access::Reader
+//! [`Runner`]: crate::access::Runner
+//! [`Admin`]: crate::access::Admin
+
+mod events;
+mod keys;
+mod sandboxes;
+mod server;
+
+use crate::access;
+use crate::app::App;
+use crate::error::Failure;
+use crate::request;
+use atoll_api::error::ErrorCode;
+use atoll_api::sandbox::Event;
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use std::sync::Arc;
+use utoipa::openapi::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{PartialSchema as _, ToSchema as _};
+use utoipa_axum::router::OpenApiRouter;
+
+/// All routes, with what is done around every request.
+pub(crate) fn router(app: &Arc<App>) -> Router {
+    let (router, _) = described().split_for_parts();
+    router
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(from_fn_with_state(app.clone(), access::admit))
+        .layer(from_fn_with_state(app.clone(), request::observe))
+        .with_state(app.clone())
+}
+
+/// What the API is, for programs and people that want to use it.
+pub fn openapi() -> OpenApi {
+    let mut api = described().into_openapi();
+    api.info = utoipa::openapi::InfoBuilder::new()
+        .title("Atoll")
+        .description(Some(
+            "Sandboxes for AI agents. Within /v1 things are only added: ignore fields that you do \
+             not know. Fields of a request that the server does not know are refused. On the unix \
+             socket no key is needed; the kernel says who asks.",
+        ))
+        .version("1")
+        .license(Some(utoipa::openapi::LicenseBuilder::new().name("MIT OR Apache-2.0").build()))
+        .build();
+    let key = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("A key as `e2b_` and hexadecimal digits; `X-API-Key` does as well."))
+        .build();
+    let components = api.components.get_or_insert_default();
+    // What is in a stream is in no answer.
+    let mut streamed = vec![(Event::name().into_owned(), Event::schema())];
+    Event::schemas(&mut streamed);
+    components.schemas.extend(streamed);
+    components.add_security_scheme("key", SecurityScheme::Http(key));
+    api
+}
+
+fn described() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .merge(sandboxes::routes())
+        .merge(events::routes())
+        .merge(keys::routes())
+        .merge(server::routes())
+}
+
+async fn no_route() -> Failure {
+    let next_step = "see the API's description at /v1/openapi.json";
+    Failure::new(ErrorCode::NotFound, "there is nothing at this path", next_step)
+}
+
+async fn no_method() -> Failure {
+    let next_step = "use a method that the `Allow` header lists";
+    Failure::new(ErrorCode::MethodNotAllowed, "this path does not take this method", next_step)
+}

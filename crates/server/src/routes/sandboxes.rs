@@ -1,0 +1,305 @@
+//! Sandboxes: made, listed, changed and deleted.
+
+use crate::access::{Reader, Runner};
+use crate::answer::{Json, json};
+use crate::app::App;
+use crate::error::Failure;
+use crate::extract::{Body, Named, Query, Target};
+use crate::idempotency::{self, IdempotencyKey};
+use atoll_api::error::ErrorBody;
+use atoll_api::name::SandboxName;
+use atoll_api::sandbox::{
+    CreateSandbox, Cursor, Lifecycle, ListSandboxes, Sandbox, SandboxPage, State as SandboxState,
+    Timeline,
+};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use std::sync::Arc;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The header that says that a request was sent before.
+const REPLAYED: &str = "idempotency-replayed";
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, get_or_create, delete))
+        .routes(routes!(timeline))
+        .routes(routes!(set_lifecycle))
+        .routes(routes!(pause))
+        .routes(routes!(resume))
+        .routes(routes!(stop))
+        .routes(routes!(kill))
+}
+
+/// Make a sandbox
+///
+/// Answers when it runs. If the caller goes away before, the sandbox is given up, unless
+/// there is an idempotency key: then the same request gives the same sandbox later.
+#[utoipa::path(
+    post, path = "/v1/sandboxes", operation_id = "create_sandbox", tag = "sandboxes",
+    params((
+        "Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 255,
+        pattern = "^[!-~]+$",
+        description = "A request that is sent again under the same key makes no second sandbox",
+    )),
+    request_body = CreateSandbox,
+    responses(
+        (status = 201, body = Sandbox, description = "It runs", headers(
+            ("Idempotency-Replayed" = String, description = "`true` if an earlier request made it"),
+        )),
+        (status = "default", body = ErrorBody, description = "It was not made"),
+    ),
+    security(("key" = [])),
+)]
+async fn create(
+    Runner(caller): Runner,
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Body(request): Body<CreateSandbox>,
+) -> Result<Response, Failure> {
+    let Some(key) = IdempotencyKey::of(caller, &headers)? else {
+        return Ok(json(StatusCode::CREATED, &app.engine.create(request).await?));
+    };
+    let created = idempotency::create(&app, key, request).await?;
+    let mut response = json(StatusCode::CREATED, &created.sandbox);
+    if created.is_replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// Give the sandbox of a name, made if there is none
+///
+/// However many ask at once, one is made and all get it. One that is there is given as it is.
+#[utoipa::path(
+    put, path = "/v1/sandboxes/{sandbox}", operation_id = "get_or_create_sandbox", tag = "sandboxes",
+    params(("sandbox" = SandboxName, Path, description = "The name")),
+    request_body = CreateSandbox,
+    responses(
+        (status = 200, body = Sandbox, description = "It was there"),
+        (status = 201, body = Sandbox, description = "It was made"),
+        (status = "default", body = ErrorBody, description = "It was not there, and not made"),
+    ),
+    security(("key" = [])),
+)]
+async fn get_or_create(
+    _: Runner,
+    State(app): State<Arc<App>>,
+    named: Named,
+    Body(mut request): Body<CreateSandbox>,
+) -> Result<Response, Failure> {
+    let Named::Name(name) = named else {
+        return Err(Failure::field("sandbox", "a sandbox cannot be made with a given id")
+            .next_step("write a name in the path"));
+    };
+    if request.name.as_ref().is_some_and(|other| *other != name) {
+        return Err(Failure::field("name", "name is not the name in the path"));
+    }
+    request.name = Some(name);
+    let got = app.engine.get_or_create(request).await?;
+    let status = if got.is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(json(status, &got.sandbox))
+}
+
+/// List sandboxes
+///
+/// Oldest first, page by page. A sandbox that is there the whole time is on exactly one
+/// page, whatever comes and goes meanwhile.
+#[utoipa::path(
+    get, path = "/v1/sandboxes", operation_id = "list_sandboxes", tag = "sandboxes",
+    params(
+        ("state" = Option<Vec<SandboxState>>, Query, description = "Only in one of these states"),
+        (
+            "label" = Option<Vec<String>>, Query,
+            description = "Only with all of these labels, each as `key=value`",
+        ),
+        (
+            "page_count" = Option<u16>, Query, minimum = 1, maximum = 1000,
+            description = "At most this many, 100 if absent",
+        ),
+        ("cursor" = Option<Cursor>, Query, description = "What the previous page gave as `next`"),
+    ),
+    responses(
+        (status = 200, body = SandboxPage, description = "A page"),
+        (status = "default", body = ErrorBody, description = "There is no page"),
+    ),
+    security(("key" = [])),
+)]
+async fn list(
+    _: Reader,
+    State(app): State<Arc<App>>,
+    mut query: Query,
+) -> Result<Json<SandboxPage>, Failure> {
+    let mut request = ListSandboxes {
+        states: query.all("state")?,
+        page_count: query.one("page_count")?,
+        cursor: query.one("cursor")?,
+        ..ListSandboxes::default()
+    };
+    for label in query.all::<String>("label")? {
+        let (key, value) = label
+            .split_once('=')
+            .ok_or_else(|| Failure::field("label", "label is written as key=value"))?;
+        // No sandbox has two values of one label.
+        if request.labels.insert(key.to_owned(), value.to_owned()).is_some() {
+            return Err(Failure::field("label", "a label is there more than once"));
+        }
+    }
+    query.end()?;
+    Ok(Json(app.engine.list(&request)?))
+}
+
+/// Give a sandbox
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{sandbox}", operation_id = "get_sandbox", tag = "sandboxes",
+    params(("sandbox" = String, Path, description = "Its id or name")),
+    responses(
+        (status = 200, body = Sandbox, description = "The sandbox"),
+        (status = "default", body = ErrorBody, description = "It is not there"),
+    ),
+    security(("key" = [])),
+)]
+async fn get(
+    _: Reader,
+    State(app): State<Arc<App>>,
+    Target(id): Target,
+) -> Result<Json<Sandbox>, Failure> {
+    Ok(Json(app.engine.get(id)?))
+}
+
+/// Tell how long the stages of its creation took
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{sandbox}/timeline", operation_id = "get_timeline", tag = "sandboxes",
+    params(("sandbox" = String, Path, description = "Its id or name")),
+    responses(
+        (status = 200, body = Timeline, description = "The stages that are over"),
+        (status = "default", body = ErrorBody, description = "It is not there"),
+    ),
+    security(("key" = [])),
+)]
+async fn timeline(
+    _: Reader,
+    State(app): State<Arc<App>>,
+    Target(id): Target,
+) -> Result<Json<Timeline>, Failure> {
+    Ok(Json(app.engine.get(id)?.timeline))
+}
+
+/// Set the times of its lifecycle, and begin its lease anew
+#[utoipa::path(
+    put, path = "/v1/sandboxes/{sandbox}/lifecycle", operation_id = "set_lifecycle",
+    tag = "sandboxes",
+    params(("sandbox" = String, Path, description = "Its id or name")),
+    request_body = Lifecycle,
+    responses(
+        (status = 200, body = Sandbox, description = "They are set"),
+        (status = "default", body = ErrorBody, description = "They are as they were"),
+    ),
+    security(("key" = [])),
+)]
+async fn set_lifecycle(
+    _: Runner,
+    State(app): State<Arc<App>>,
+    Target(id): Target,
+    Body(lifecycle): Body<Lifecycle>,
+) -> Result<Json<Sandbox>, Failure> {
+    // The rules of the times are those of a creation.
+    CreateSandbox { lifecycle, ..CreateSandbox::default() }.validate()?;
+    Ok(Json(app.engine.set_lifecycle(id, lifecycle).await?))
+}
+
+/// Freeze its processes; they keep their memory
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{sandbox}/pause", operation_id = "pause_sandbox", tag = "sandboxes",
+    params(("sandbox" = String, Path, description = "Its id or name")),
+    responses(
+        (status = 200, body = Sandbox, description = "It is paused"),
+        (status = "default", body = ErrorBody, description = "It is not"),
+    ),
+    security(("key" = [])),
+)]
+async fn pause(
+    _: Runner,
+    State(app): State<Arc<App>>,
+    Target(id): Target,
+) -> Result<Json<Sandbox>, Failure> {
+    Ok(Json(app.engine.pause(id).await?))
+}
+
+/// Let it run again, whether it was paused or stopped
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{sandbox}/resume", operation_id = "resume_sandbox",
+    tag = "sandboxes",
+    params(("sandbox" = String, Path, description = "Its id or name")),
+    responses(
+        (status = 200, body = Sandbox, description = "It runs"),
+        (status = "default", body = ErrorBody, description = "It does not"),
+    ),
+    security(("key" = [])),
+)]
+async fn resume(
+    _: Runner,
+    State(app): State<Arc<App>>,
+    Target(id): Target,
+) -> Result<Json<Sandbox>, Failure> {
+    Ok(Json(app.engine.resume(id).await?))
+}
+
+/// Ask its processes to end, and kill those that have not after a grace
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{sandbox}/stop", operation_id = "stop_sandbox", tag = "sandboxes",
+    params(("sandbox" = String, Path, description = "Its id or name")),
+    responses(
+        (status = 200, body = Sandbox, description = "It is stopped"),
+        (status = "default", body = ErrorBody, description = "It is not"),
+    ),
+    security(("key" = [])),
+)]
+async fn stop(
+    _: Runner,
+    State(app): State<Arc<App>>,
+    Target(id): Target,
+) -> Result<Json<Sandbox>, Failure> {
+    Ok(Json(app.engine.stop(id).await?))
+}
+
+/// Kill its processes
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{sandbox}/kill", operation_id = "kill_sandbox", tag = "sandboxes",
+    params(("sandbox" = String, Path, description = "Its id or name")),
+    responses(
+        (status = 200, body = Sandbox, description = "It is stopped"),
+        (status = "default", body = ErrorBody, description = "It is not"),
+    ),
+    security(("key" = [])),
+)]
+async fn kill(
+    _: Runner,
+    State(app): State<Arc<App>>,
+    Target(id): Target,
+) -> Result<Json<Sandbox>, Failure> {
+    Ok(Json(app.engine.kill(id).await?))
+}
+
+/// Delete it
+///
+/// On return its name is free; its files are removed afterwards.
+#[utoipa::path(
+    delete, path = "/v1/sandboxes/{sandbox}", operation_id = "delete_sandbox", tag = "sandboxes",
+    params(("sandbox" = String, Path, description = "Its id or name")),
+    responses(
+        (status = 200, body = Sandbox, description = "It is deleted"),
+        (status = "default", body = ErrorBody, description = "It is not"),
+    ),
+    security(("key" = [])),
+)]
+async fn delete(
+    _: Runner,
+    State(app): State<Arc<App>>,
+    Target(id): Target,
+) -> Result<Json<Sandbox>, Failure> {
+    Ok(Json(app.engine.delete(id).await?))
+}

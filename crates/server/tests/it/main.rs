@@ -1,0 +1,13 @@
+//! The server over real sockets, on the engine with a machine in memory.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
+mod access;
+mod bounds;
+mod errors;
+mod events;
+mod health;
+mod openapi;
+mod sandboxes;
+mod shutdown;
+mod support;
