@@ -25,6 +25,10 @@ pub const DATA_BYTES_MAX: usize = 256 << 10;
 /// Bytes of the offset that begins the payload of output.
 pub const OFFSET_BYTES: usize = 8;
 
+/// A guest that has nothing to say on a connection that follows, feeds, cancels or
+/// attends says so after this time; one that works for long, more often.
+pub const HEARTBEAT_MS: u64 = 15_000;
+
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {

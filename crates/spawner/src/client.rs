@@ -202,7 +202,7 @@ pub fn ask(socket: &Path, request: &Request, patience: Duration) -> io::Result<R
     loop {
         while let Some(frame) = decoder.next().map_err(invalid)? {
             match frame.kind {
-                Kind::Hello => {}
+                Kind::Hello | Kind::Heartbeat => {}
                 Kind::Reply => return frame.json().map_err(invalid),
                 Kind::Problem => {
                     return Err(io::Error::other(frame.json::<Problem>().map_err(invalid)?));

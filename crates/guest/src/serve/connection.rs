@@ -4,7 +4,7 @@
 use super::exec::Exec;
 use super::kept::At;
 use atoll_protocol::exec::{OnDisconnect, Stream};
-use atoll_protocol::frame::{self, Decoder, Frame, FrameError, Kind};
+use atoll_protocol::frame::{self, Decoder, Frame, FrameError, HEARTBEAT_MS, Kind};
 use atoll_protocol::problem::Problem;
 use atoll_protocol::request::{Event, Reply};
 use rustix::io::Errno;
@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const OUT_BYTES: usize = 128 << 10;
 
 /// Silence is covered after so long, in us.
-pub(super) const HEARTBEAT_US: u64 = 15_000_000;
+const HEARTBEAT_US: u64 = HEARTBEAT_MS * 1000;
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -162,14 +162,37 @@ impl Connection {
     }
 
     /// When it has to be looked at even if nothing happens.
-    pub(super) fn next_time(&self, patience_us: u64) -> Option<u64> {
-        match &self.role {
-            Role::Following(_) if self.is_pending() => Some(self.moved_us + patience_us),
-            Role::Following(_) => Some(self.moved_us + HEARTBEAT_US),
+    pub(super) fn next_time(&self, now_us: u64, patience_us: u64) -> Option<u64> {
+        let kill = match &self.role {
             Role::Cancelling { kill_us, .. } => Some(*kill_us),
-            Role::Greeting | Role::Asking | Role::Feeding(_) | Role::Attending | Role::Served => {
-                None
+            _ => None,
+        };
+        let own = match &self.role {
+            // Once it is not waited for any more there is nothing to look at.
+            Role::Following(_) if self.is_pending() => {
+                Some(self.moved_us + patience_us).filter(|time| *time > now_us)
             }
+            _ => self.is_silent().then_some(self.moved_us + HEARTBEAT_US),
+        };
+        own.into_iter().chain(kill).min()
+    }
+
+    /// Says whether the other side waits for something that takes its time.
+    fn is_silent(&self) -> bool {
+        let waits = match &self.role {
+            Role::Following(_) | Role::Feeding(_) | Role::Cancelling { .. } | Role::Attending => {
+                true
+            }
+            Role::Greeting | Role::Asking | Role::Served => false,
+        };
+        waits && !self.is_pending() && !self.closed
+    }
+
+    /// Says that we are alive, where that is due.
+    pub(super) fn beat(&mut self, now_us: u64) {
+        if self.is_silent() && now_us.saturating_sub(self.moved_us) >= HEARTBEAT_US {
+            self.out.extend(frame::header(Kind::Heartbeat, 0));
+            self.flush(now_us);
         }
     }
 
@@ -200,10 +223,7 @@ impl Connection {
                 break;
             }
         }
-        if !self.is_pending() && now_us.saturating_sub(self.moved_us) >= HEARTBEAT_US {
-            self.out.extend(frame::header(Kind::Heartbeat, 0));
-            self.flush(now_us);
-        }
+        self.beat(now_us);
     }
 
     /// Puts together what comes next; says whether there is something.
@@ -273,5 +293,65 @@ fn put_output(out: &mut Vec<u8>, exec: &Exec, stream: Stream, offset: &mut u64) 
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read as _;
+    use std::os::unix::net::UnixStream;
+
+    const PATIENCE_US: u64 = 10_000_000;
+
+    fn connection(role: Role) -> (UnixStream, Connection) {
+        let (theirs, ours) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut connection = Connection::new(ours.into(), 0);
+        connection.role = role;
+        (theirs, connection)
+    }
+
+    fn following() -> Role {
+        let id = "one".to_owned();
+        let on_disconnect = OnDisconnect::GoOn;
+        Role::Following(Following { id, offsets: [0; 2], is_snapshot: false, on_disconnect })
+    }
+
+    #[test]
+    fn whoever_waits_hears_that_we_are_alive() {
+        let feeding = Feeding { id: "one".into(), skip: 0, keep_open: false, is_whole: false };
+        let cancelling = Role::Cancelling { id: "one".into(), kill_us: u64::MAX };
+        for role in [following(), Role::Feeding(feeding), cancelling, Role::Attending] {
+            let (mut theirs, mut connection) = connection(role);
+            let mut buffer = [0; 64];
+            assert_eq!(connection.next_time(0, PATIENCE_US), Some(HEARTBEAT_US));
+            connection.beat(HEARTBEAT_US - 1);
+            assert!(theirs.read(&mut buffer).is_err(), "too early");
+            connection.beat(HEARTBEAT_US);
+            assert_eq!(theirs.read(&mut buffer).unwrap(), frame::HEADER_BYTES);
+            assert_eq!(buffer[4], Kind::Heartbeat.byte());
+            assert_eq!(connection.next_time(HEARTBEAT_US, PATIENCE_US), Some(2 * HEARTBEAT_US));
+        }
+        let (mut theirs, mut connection) = connection(Role::Asking);
+        connection.beat(2 * HEARTBEAT_US);
+        assert!(theirs.read(&mut [0; 64]).is_err(), "who has asked nothing hears nothing");
+        assert_eq!(connection.next_time(0, PATIENCE_US), None);
+    }
+
+    #[test]
+    fn who_takes_nothing_is_looked_at_once_and_then_no_more() {
+        for (role, expected) in [(following(), Some(PATIENCE_US)), (Role::Attending, None)] {
+            let (_theirs, mut connection) = connection(role);
+            connection.out = vec![0; 8 << 20];
+            connection.flush(0);
+            assert!(connection.is_pending());
+            assert_eq!(connection.next_time(PATIENCE_US - 1, PATIENCE_US), expected);
+            // Else the loop would never wait again.
+            assert_eq!(connection.next_time(PATIENCE_US, PATIENCE_US), None);
+            connection.beat(2 * HEARTBEAT_US);
+            assert_eq!(connection.out.len(), 8 << 20);
+        }
     }
 }

@@ -204,7 +204,7 @@ impl Server {
     fn timeout(&self) -> Option<Timespec> {
         let real = now_us();
         let of_connections =
-            self.connections.iter().filter_map(|one| one.next_time(self.patience_us())).min();
+            self.connections.iter().filter_map(|one| one.next_time(real, self.patience_us())).min();
         let of_all = of_connections.into_iter().chain(self.stopping_us).min();
         let until = of_all.map(|time| time.saturating_sub(real));
         let now = self.clock.now();
@@ -419,6 +419,7 @@ impl Server {
         for connection in &mut self.connections {
             let Role::Following(following) = &connection.role else {
                 connection.flush(now);
+                connection.beat(now);
                 continue;
             };
             match self.execs.find(&following.id) {
