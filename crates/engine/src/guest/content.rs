@@ -2,6 +2,7 @@
 
 use super::connection::{Connection, send};
 use super::error::{Cut, GuestError};
+use super::flow::Flow;
 use super::hearing::{Hearing, Said, out_of_place};
 use atoll_protocol::files::Stat;
 use atoll_protocol::frame::{HEADER_BYTES, Kind, header};
@@ -106,8 +107,7 @@ async fn read<S: AsyncRead + Unpin>(source: &mut S, buffer: &mut [u8]) -> io::Re
 pub struct Content {
     /// What is known of the file, or of the directory.
     pub stat: Stat,
-    connection: Option<Connection>,
-    is_lost: bool,
+    flow: Flow,
     /// How many bytes may still come.
     left: u64,
     is_archive: bool,
@@ -136,9 +136,8 @@ impl Content {
         Self::new(connection, stat, u64::MAX, true)
     }
 
-    fn new(mut connection: Connection, stat: Stat, left: u64, is_archive: bool) -> Self {
-        connection.hearing.is_supervised = true;
-        Self { stat, connection: Some(connection), is_lost: false, left, is_archive }
+    fn new(connection: Connection, stat: Stat, left: u64, is_archive: bool) -> Self {
+        Self { stat, flow: Flow::new(connection), left, is_archive }
     }
 
     /// Waits for the next bytes, of a file: none after the last. May be dropped
@@ -164,22 +163,22 @@ impl Content {
     ///
     /// The same.
     pub async fn next_piece(&mut self) -> Result<Option<Piece>, GuestError> {
-        let judged = loop {
-            let Some(connection) = &mut self.connection else {
-                let lost = GuestError::Lost { known: super::Known::Answered, cut: Cut::Ended };
-                return if self.is_lost { Err(lost) } else { Ok(None) };
-            };
-            match connection.next().await {
-                Ok(Said::Heartbeat) => {}
-                Ok(said) => break self.judge(said),
-                Err(error) => break Err(error),
+        let said = loop {
+            match self.flow.next().await? {
+                Some(Said::Heartbeat) => {}
+                Some(said) => break said,
+                None => return Ok(None),
             }
         };
-        self.is_lost = judged.is_err();
-        if !matches!(judged, Ok(Some(_))) {
-            self.connection = None;
+        match self.judge(said) {
+            Ok(next) => {
+                if next.is_none() {
+                    self.flow.finish();
+                }
+                Ok(next)
+            }
+            Err(error) => self.flow.fail(error),
         }
-        judged
     }
 
     fn judge(&mut self, said: Said) -> Result<Option<Piece>, GuestError> {

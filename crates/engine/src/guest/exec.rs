@@ -2,7 +2,8 @@
 
 use super::Guest;
 use super::connection::Connection;
-use super::error::{Cut, GuestError, Known};
+use super::error::GuestError;
+use super::flow::{Flow, ended_early};
 use super::hearing::{Answers, Said, out_of_place};
 use atoll_protocol::exec::{
     Cancel, Ended, Follow, Forget, Printed, Resize, Signal, Start, Status, Stream,
@@ -57,9 +58,7 @@ pub enum Output {
 /// running, unless its start asked for something else.
 #[derive(Debug)]
 pub struct OutputStream {
-    /// None once it is over.
-    connection: Option<Connection>,
-    is_lost: bool,
+    flow: Flow,
     /// From where it was wanted, of both streams.
     wanted: [u64; 2],
     /// Where it stands.
@@ -68,10 +67,8 @@ pub struct OutputStream {
 }
 
 impl OutputStream {
-    fn new(mut connection: Connection, wanted: [u64; 2], is_snapshot: bool) -> Self {
-        connection.hearing.is_supervised = true;
-        let connection = Some(connection);
-        Self { connection, is_lost: false, wanted, at: wanted, is_snapshot }
+    fn new(connection: Connection, wanted: [u64; 2], is_snapshot: bool) -> Self {
+        Self { flow: Flow::new(connection), wanted, at: wanted, is_snapshot }
     }
 
     /// Up to here everything has been given out, of a stream: from here another
@@ -90,21 +87,16 @@ impl OutputStream {
     /// after an error; [`GuestError::Malformed`]; [`GuestError::Refused`] where the
     /// exec has been forgotten.
     pub async fn next(&mut self) -> Result<Option<Output>, GuestError> {
-        let Some(connection) = &mut self.connection else {
-            return if self.is_lost { Err(ended_early()) } else { Ok(None) };
-        };
-        let judged = match connection.next().await {
-            Ok(said) => self.judge(said),
-            Err(error) => Err(error),
-        };
-        self.is_lost = judged.is_err();
-        if !matches!(
-            judged,
-            Ok(Some(Output::Bytes { .. } | Output::Dropped { .. } | Output::Heartbeat))
-        ) {
-            self.connection = None;
+        let Some(said) = self.flow.next().await? else { return Ok(None) };
+        match self.judge(said) {
+            Ok(next) => {
+                if matches!(next, None | Some(Output::Ended(_))) {
+                    self.flow.finish();
+                }
+                Ok(next)
+            }
+            Err(error) => self.flow.fail(error),
         }
-        judged
     }
 
     fn judge(&mut self, said: Said) -> Result<Option<Output>, GuestError> {
@@ -156,11 +148,6 @@ impl OutputStream {
         let what = format!("it ends {stream:?} after {bytes} bytes, and was at {at}");
         Err(GuestError::malformed(what))
     }
-}
-
-/// The stream is over, and the exec's end was not told.
-fn ended_early() -> GuestError {
-    GuestError::Lost { known: Known::Answered, cut: Cut::Ended }
 }
 
 fn index(stream: Stream) -> usize {

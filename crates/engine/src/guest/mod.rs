@@ -29,11 +29,13 @@ mod content;
 mod error;
 mod exec;
 mod files;
+mod flow;
 mod follow_on;
 mod hearing;
 mod port_stream;
 mod ports;
 mod shared;
+mod watch;
 
 pub use content::{Content, Piece};
 pub use error::{Cut, GuestError, Known};
@@ -42,6 +44,7 @@ pub use files::{Edited, Found, Listing, Unpacked};
 pub use follow_on::FollowOn;
 pub use port_stream::PortStream;
 pub use shared::Settings;
+pub use watch::{Seen, Watching};
 
 use atoll_protocol::exec::Feed;
 use atoll_protocol::request::{self, Reply, Request};
@@ -102,6 +105,7 @@ impl Guest {
         source: &mut S,
     ) -> Result<(), GuestError> {
         let mut connection = Connection::begin(&self.shared, &Request::Feed(feed)).await?;
+        connection.hearing.is_supervised = true;
         connection.send_content(source, Patience::Endless).await?;
         expect(connection.answer().await?, done)
     }
@@ -156,6 +160,7 @@ impl Guest {
     /// where it has ended before.
     pub async fn attend(&self) -> Result<(), GuestError> {
         let mut connection = Connection::begin(&self.shared, &Request::Attend).await?;
+        connection.hearing.is_supervised = true;
         expect(connection.answer().await?, done)
     }
 

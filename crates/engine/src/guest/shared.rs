@@ -1,5 +1,6 @@
 //! What all connections to one guest have in common: where it is, and limits.
 
+use atoll_protocol::frame::HEARTBEAT_MS;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -26,7 +27,7 @@ impl Default for Settings {
         Self {
             connections_max: 128,
             ports_max: 256,
-            heartbeat: Duration::from_secs(15),
+            heartbeat: Duration::from_millis(HEARTBEAT_MS),
             answer: Duration::from_secs(30),
             work: Duration::from_secs(600),
         }

@@ -96,11 +96,15 @@ pub(super) fn program(name: &str) -> PathBuf {
     newest.expect("the program is not built: build the examples")
 }
 
-/// Runs the test `name` once more as an ordinary user, if this is root.
 fn also_as_ordinary(name: &str) {
+    again_as_ordinary(&format!("container::{name}"));
+}
+
+/// Runs the test `name` once more as an ordinary user, if this is root.
+pub(super) fn again_as_ordinary(name: &str) {
     if rustix::process::geteuid().is_root() {
         program("spawner");
         program("churn");
-        atoll_testkit::run::again_as_ordinary(&format!("container::{name}"));
+        atoll_testkit::run::again_as_ordinary(name);
     }
 }

@@ -6,5 +6,6 @@ mod ends;
 mod offsets;
 mod play;
 mod questions;
+mod real;
 mod silence;
 mod sockets;
