@@ -9,8 +9,8 @@ use std::fmt;
 pub const KEY_PREFIX: &str = "e2b_";
 /// Most keys of a server.
 pub const KEYS_COUNT_MAX: usize = 1000;
-/// Longest note on a key, in bytes.
-pub const KEY_NOTE_BYTES_MAX: usize = 256;
+/// Longest note on a key, in characters.
+pub const KEY_NOTE_CHARS_MAX: usize = 256;
 
 /// What a caller may do. Each includes the ones before it.
 #[derive(
@@ -59,9 +59,9 @@ impl fmt::Display for Scope {
 pub struct CreateKey {
     /// What it allows.
     pub scope: Scope,
-    /// A note to know it by, of at most 256 bytes.
+    /// A note to know it by, without control characters.
     #[serde(default)]
-    #[schema(max_length = 256)]
+    #[schema(max_length = 256, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$")]
     pub note: String,
 }
 

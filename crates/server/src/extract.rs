@@ -98,6 +98,38 @@ impl FromRequestParts<Arc<App>> for Named {
     }
 }
 
+/// Gives a type that is written as a string a schema of its own.
+macro_rules! string_schema {
+    ($type:ty, $name:expr, $description:expr, $pattern:expr, $example:expr) => {
+        impl utoipa::PartialSchema for $type {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+                utoipa::openapi::schema::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::schema::Type::String)
+                    .description(Some($description))
+                    .pattern(Some($pattern))
+                    .examples([$example])
+                    .build()
+                    .into()
+            }
+        }
+        impl utoipa::ToSchema for $type {
+            fn name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+        }
+    };
+}
+
+pub(crate) use string_schema;
+
+string_schema!(
+    Named,
+    "SandboxRef",
+    "A sandbox by its id or its name.",
+    "^(sbx_[0-9a-f]{20}|[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$",
+    "web"
+);
+
 impl FromStr for Named {
     type Err = Failure;
 

@@ -18,6 +18,9 @@ pub const ENV_COUNT_MAX: usize = 256;
 pub const ENV_BYTES_MAX: usize = 96 * 1024;
 /// Longest reference to an image, in bytes.
 pub const IMAGE_BYTES_MAX: usize = 512;
+/// Largest number in a request: the last that every reader of JSON takes exactly
+/// (RFC 8259, section 6).
+pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 
 /// Asks for a new sandbox.
 ///
@@ -31,6 +34,7 @@ pub struct CreateSandbox {
     pub name: Option<SandboxName>,
     /// What it is made of; `host`, the default, is the system of the machine itself.
     #[serde(default = "host_image")]
+    #[schema(min_length = 1, max_length = 512)]
     pub image: String,
     /// Environment of everything that runs in it.
     #[serde(default)]
@@ -80,15 +84,19 @@ impl fmt::Debug for Env {
 pub struct Limits {
     /// Memory in bytes, at least 1 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1048576, maximum = 9007199254740991u64)]
     pub memory_bytes: Option<u64>,
     /// Processors in thousandths, at least 10: 1500 is one and a half.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 10, maximum = 9007199254740991u64)]
     pub cpus_milli: Option<u64>,
     /// Processes and threads at once, at least 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 9007199254740991u64)]
     pub pids: Option<u64>,
     /// Bytes on disk beyond its image, at least 1 MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1048576, maximum = 9007199254740991u64)]
     pub disk_bytes: Option<u64>,
 }
 
@@ -100,15 +108,19 @@ pub struct Limits {
 pub struct Lifecycle {
     /// Deleted this long after it was made or its lease renewed, whatever it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 9007199254740991u64)]
     pub lease_ms: Option<u64>,
     /// Stopped after it was idle for this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 9007199254740991u64)]
     pub idle_stop_ms: Option<u64>,
     /// Deleted after it was stopped for this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 9007199254740991u64)]
     pub delete_after_ms: Option<u64>,
     /// Deleted this long after it was made, however often its lease is renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 9007199254740991u64)]
     pub max_lifetime_ms: Option<u64>,
 }
 
@@ -145,6 +157,16 @@ pub enum InvalidRequest {
         /// What is the least.
         least: u64,
     },
+    /// More than can be written exactly.
+    #[error("{field} is {found}, and it must be at most {most}")]
+    TooLarge {
+        /// Where, its unit last.
+        field: String,
+        /// What was asked for.
+        found: u64,
+        /// What is the most.
+        most: u64,
+    },
     /// Not of the form that is accepted.
     #[error("{field} {reason}")]
     Malformed {
@@ -162,6 +184,7 @@ impl InvalidRequest {
             Self::TooMany { field, .. }
             | Self::TooLong { field, .. }
             | Self::TooSmall { field, .. }
+            | Self::TooLarge { field, .. }
             | Self::Malformed { field, .. } => field,
         }
     }
@@ -191,6 +214,10 @@ impl CreateSandbox {
         ] {
             if let Some(found) = value.filter(|&found| found < least) {
                 return Err(InvalidRequest::TooSmall { field: field.to_owned(), found, least });
+            }
+            if let Some(found) = value.filter(|&found| found > NUMBER_MAX) {
+                let (field, most) = (field.to_owned(), NUMBER_MAX);
+                return Err(InvalidRequest::TooLarge { field, found, most });
             }
         }
         Ok(())

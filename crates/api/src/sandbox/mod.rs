@@ -8,7 +8,7 @@ mod timeline;
 
 pub use create::{
     CreateSandbox, ENV_BYTES_MAX, ENV_COUNT_MAX, Env, IMAGE_BYTES_MAX, InvalidRequest,
-    LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_COUNT_MAX, Lifecycle, Limits,
+    LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_COUNT_MAX, Lifecycle, Limits, NUMBER_MAX,
 };
 pub use event::{Event, EventKind};
 pub use hold::{Hold, HoldCause};

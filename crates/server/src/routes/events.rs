@@ -48,7 +48,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
             "after" = Option<u64>, Query,
             description = "Begin behind the event of this number",
         ),
-        ("sandbox" = Option<String>, Query, description = "Only of the sandbox of this id or name"),
+        ("sandbox" = Option<Named>, Query, description = "Only of the sandbox of this id or name"),
         (
             "Last-Event-ID" = Option<u64>, Header,
             description = "As `after`, and before it; sent by clients that come back",

@@ -8,7 +8,7 @@ use crate::extract::{Body, parameter, wrong};
 use crate::keys::KeysError;
 use atoll_api::error::{ErrorBody, ErrorCode};
 use atoll_api::id::KeyId;
-use atoll_api::key::{CreateKey, KEY_NOTE_BYTES_MAX, KEYS_COUNT_MAX, Keys, NewKey};
+use atoll_api::key::{CreateKey, KEY_NOTE_CHARS_MAX, KEYS_COUNT_MAX, Keys, NewKey};
 use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -50,8 +50,8 @@ async fn create(
     State(app): State<Arc<App>>,
     Body(request): Body<CreateKey>,
 ) -> Result<Response, Failure> {
-    if request.note.len() > KEY_NOTE_BYTES_MAX {
-        let message = format!("note is longer than {KEY_NOTE_BYTES_MAX} bytes");
+    if request.note.chars().count() > KEY_NOTE_CHARS_MAX {
+        let message = format!("note is longer than {KEY_NOTE_CHARS_MAX} characters");
         return Err(Failure::field("note", message));
     }
     if request.note.chars().any(char::is_control) {

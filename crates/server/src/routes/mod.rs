@@ -15,11 +15,13 @@ mod server;
 use crate::access;
 use crate::app::App;
 use crate::error::Failure;
+use crate::extract::Named;
 use crate::request;
 use atoll_api::error::ErrorCode;
 use atoll_api::sandbox::Event;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
+use sandboxes::LabelFilter;
 use std::sync::Arc;
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -55,10 +57,14 @@ pub fn openapi() -> OpenApi {
         .description(Some("A key as `e2b_` and hexadecimal digits; `X-API-Key` does as well."))
         .build();
     let components = api.components.get_or_insert_default();
-    // What is in a stream is in no answer.
-    let mut streamed = vec![(Event::name().into_owned(), Event::schema())];
-    Event::schemas(&mut streamed);
-    components.schemas.extend(streamed);
+    // What is in a stream or a parameter is in no body, where it would be found.
+    let mut more = vec![
+        (Event::name().into_owned(), Event::schema()),
+        (Named::name().into_owned(), Named::schema()),
+        (LabelFilter::name().into_owned(), LabelFilter::schema()),
+    ];
+    Event::schemas(&mut more);
+    components.schemas.extend(more);
     components.add_security_scheme("key", SecurityScheme::Http(key));
     api
 }

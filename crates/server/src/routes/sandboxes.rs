@@ -4,7 +4,7 @@ use crate::access::{Reader, Runner};
 use crate::answer::{Json, json};
 use crate::app::App;
 use crate::error::Failure;
-use crate::extract::{Body, Named, Query, Target};
+use crate::extract::{Body, Named, Query, Target, string_schema};
 use crate::idempotency::{self, IdempotencyKey};
 use atoll_api::error::ErrorBody;
 use atoll_api::name::SandboxName;
@@ -21,6 +21,17 @@ use utoipa_axum::routes;
 
 /// The header that says that a request was sent before.
 const REPLAYED: &str = "idempotency-replayed";
+
+/// A label of a query, for its description only.
+pub(super) struct LabelFilter;
+
+string_schema!(
+    LabelFilter,
+    "LabelFilter",
+    "A label as `key=value`.",
+    r"^[A-Za-z0-9._/-]{1,63}=[^\x00-\x1f\x7f-\x9f]{0,64}$",
+    "team=red"
+);
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
@@ -113,7 +124,7 @@ async fn get_or_create(
     params(
         ("state" = Option<Vec<SandboxState>>, Query, description = "Only in one of these states"),
         (
-            "label" = Option<Vec<String>>, Query,
+            "label" = Option<Vec<LabelFilter>>, Query, max_items = 32,
             description = "Only with all of these labels, each as `key=value`",
         ),
         (
@@ -155,7 +166,7 @@ async fn list(
 /// Give a sandbox
 #[utoipa::path(
     get, path = "/v1/sandboxes/{sandbox}", operation_id = "get_sandbox", tag = "sandboxes",
-    params(("sandbox" = String, Path, description = "Its id or name")),
+    params(("sandbox" = Named, Path, description = "Its id or name")),
     responses(
         (status = 200, body = Sandbox, description = "The sandbox"),
         (status = "default", body = ErrorBody, description = "It is not there"),
@@ -173,7 +184,7 @@ async fn get(
 /// Tell how long the stages of its creation took
 #[utoipa::path(
     get, path = "/v1/sandboxes/{sandbox}/timeline", operation_id = "get_timeline", tag = "sandboxes",
-    params(("sandbox" = String, Path, description = "Its id or name")),
+    params(("sandbox" = Named, Path, description = "Its id or name")),
     responses(
         (status = 200, body = Timeline, description = "The stages that are over"),
         (status = "default", body = ErrorBody, description = "It is not there"),
@@ -192,7 +203,7 @@ async fn timeline(
 #[utoipa::path(
     put, path = "/v1/sandboxes/{sandbox}/lifecycle", operation_id = "set_lifecycle",
     tag = "sandboxes",
-    params(("sandbox" = String, Path, description = "Its id or name")),
+    params(("sandbox" = Named, Path, description = "Its id or name")),
     request_body = Lifecycle,
     responses(
         (status = 200, body = Sandbox, description = "They are set"),
@@ -214,7 +225,7 @@ async fn set_lifecycle(
 /// Freeze its processes; they keep their memory
 #[utoipa::path(
     post, path = "/v1/sandboxes/{sandbox}/pause", operation_id = "pause_sandbox", tag = "sandboxes",
-    params(("sandbox" = String, Path, description = "Its id or name")),
+    params(("sandbox" = Named, Path, description = "Its id or name")),
     responses(
         (status = 200, body = Sandbox, description = "It is paused"),
         (status = "default", body = ErrorBody, description = "It is not"),
@@ -233,7 +244,7 @@ async fn pause(
 #[utoipa::path(
     post, path = "/v1/sandboxes/{sandbox}/resume", operation_id = "resume_sandbox",
     tag = "sandboxes",
-    params(("sandbox" = String, Path, description = "Its id or name")),
+    params(("sandbox" = Named, Path, description = "Its id or name")),
     responses(
         (status = 200, body = Sandbox, description = "It runs"),
         (status = "default", body = ErrorBody, description = "It does not"),
@@ -251,7 +262,7 @@ async fn resume(
 /// Ask its processes to end, and kill those that have not after a grace
 #[utoipa::path(
     post, path = "/v1/sandboxes/{sandbox}/stop", operation_id = "stop_sandbox", tag = "sandboxes",
-    params(("sandbox" = String, Path, description = "Its id or name")),
+    params(("sandbox" = Named, Path, description = "Its id or name")),
     responses(
         (status = 200, body = Sandbox, description = "It is stopped"),
         (status = "default", body = ErrorBody, description = "It is not"),
@@ -269,7 +280,7 @@ async fn stop(
 /// Kill its processes
 #[utoipa::path(
     post, path = "/v1/sandboxes/{sandbox}/kill", operation_id = "kill_sandbox", tag = "sandboxes",
-    params(("sandbox" = String, Path, description = "Its id or name")),
+    params(("sandbox" = Named, Path, description = "Its id or name")),
     responses(
         (status = 200, body = Sandbox, description = "It is stopped"),
         (status = "default", body = ErrorBody, description = "It is not"),
@@ -289,7 +300,7 @@ async fn kill(
 /// On return its name is free; its files are removed afterwards.
 #[utoipa::path(
     delete, path = "/v1/sandboxes/{sandbox}", operation_id = "delete_sandbox", tag = "sandboxes",
-    params(("sandbox" = String, Path, description = "Its id or name")),
+    params(("sandbox" = Named, Path, description = "Its id or name")),
     responses(
         (status = 200, body = Sandbox, description = "It is deleted"),
         (status = "default", body = ErrorBody, description = "It is not"),

@@ -1,6 +1,7 @@
 //! The committed description is that of the code.
 
 use crate::support::{World, live};
+use serde_json::Value;
 use std::path::Path;
 
 #[test]
@@ -36,4 +37,27 @@ fn the_server_gives_its_description() {
         let given = server.local().get("/v1/openapi.json").await.expect(200);
         assert_eq!(given, serde_json::to_value(atoll_server::openapi()).unwrap());
     });
+}
+
+/// Everything that a description refers to.
+fn references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get("$ref").and_then(Value::as_str).map(str::to_owned));
+            fields.values().for_each(|value| references(value, found));
+        }
+        Value::Array(values) => values.iter().for_each(|value| references(value, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn what_is_referred_to_is_there() {
+    let api = serde_json::to_value(atoll_server::openapi()).unwrap();
+    let mut found = Vec::new();
+    references(&api, &mut found);
+    assert!(found.len() > 50, "{found:?}");
+    for reference in found {
+        assert!(api.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
+    }
 }

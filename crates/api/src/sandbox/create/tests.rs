@@ -60,6 +60,11 @@ fn what_is_beyond_them_is_refused_with_field_and_limit() {
     );
     let limits = Limits { pids: Some(0), ..Limits::default() };
     refused(CreateSandbox { limits, ..base() }, "limits.pids is 0, and it must be at least 1");
+    let lifecycle = Lifecycle { lease_ms: Some(1 << 53), ..Lifecycle::default() };
+    refused(
+        CreateSandbox { lifecycle, ..base() },
+        "lifecycle.lease_ms is 9007199254740992, and it must be at most 9007199254740991",
+    );
     let lifecycle = Lifecycle { idle_stop_ms: Some(0), ..Lifecycle::default() };
     let request = CreateSandbox { lifecycle, ..base() };
     assert_eq!(request.validate().unwrap_err().field(), "lifecycle.idle_stop_ms");
