@@ -66,6 +66,10 @@ const DEBIAN_PACKAGES_X86_64: &[DebianPackage] = &[
 /// A program from PyPI, and the version that this repository was last checked with.
 const PYTHON_TOOL: (&str, &str) = ("uv", "0.13.9");
 
+/// A program from PyPI with packages of its own, which the tool above keeps apart from
+/// those of the system.
+const API_TOOL: (&str, &str) = ("schemathesis", "4.32.5");
+
 /// A program from crates.io, called as `cargo NAME`.
 struct CargoTool {
     name: &'static str,
@@ -83,6 +87,7 @@ const CARGO_TOOLS: &[CargoTool] = &[
 pub(crate) fn run(_args: &Args) -> Result<()> {
     debian_packages()?;
     python_tool()?;
+    api_tool()?;
     rust_components()?;
     for tool in CARGO_TOOLS {
         cargo_tool(tool)?;
@@ -149,6 +154,20 @@ fn python_tool() -> Result<()> {
     install.arg("--root-user-action=ignore").arg(format!("{name}=={version}"));
     let by_hand = || format!("as root, run: python3 -m pip install {name}");
     process::run(&mut install).with_context(by_hand)
+}
+
+/// For all users, like the tool that installs it.
+fn api_tool() -> Result<()> {
+    let (name, version) = API_TOOL;
+    if is_in_path(name) {
+        return Ok(());
+    }
+    println!("missing {name}: the API against its description");
+    let mut install = Command::new(PYTHON_TOOL.0);
+    install.args(["tool", "install", "--quiet", "--python", "/usr/bin/python3"]);
+    install.arg(format!("{name}=={version}"));
+    install.env("UV_TOOL_DIR", "/usr/local/lib/uv-tools").env("UV_TOOL_BIN_DIR", "/usr/local/bin");
+    process::run(&mut install).with_context(|| format!("install {name} with uv or pip"))
 }
 
 fn rust_components() -> Result<()> {

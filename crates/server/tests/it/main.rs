@@ -4,6 +4,7 @@
 
 mod access;
 mod bounds;
+mod description;
 mod errors;
 mod events;
 mod health;
