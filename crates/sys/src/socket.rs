@@ -45,6 +45,39 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<i32> {
     if result == 0 { Ok(peer.pid) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has nobody send descriptors to a unix socket: who tries is refused. Says whether
+/// this kernel can do that (Linux 6.16).
+///
+/// A descriptor that nobody takes is closed by who reads beside it, and that may take
+/// as long as its sender likes, where it is a socket that lingers.
+///
+/// Source: `SO_PASSRIGHTS` of the kernel's `net/core/sock.c`.
+///
+/// # Errors
+///
+/// It is no unix socket.
+pub fn refuse_descriptors(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    /// Of `asm-generic/socket.h`.
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let no: libc::c_int = 0;
+    let length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(0);
+    // SAFETY: the kernel copies `length` bytes of `no`, which has as many.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const no).cast(),
+            length,
+        )
+    };
+    if result == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() == Some(libc::ENOPROTOOPT) { Ok(false) } else { Err(error) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,5 +107,17 @@ mod tests {
         assert_eq!(peer(other.as_fd()).unwrap(), 0);
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(peer(file.as_fd()).is_err());
+    }
+
+    #[test]
+    fn descriptors_can_be_refused_and_bytes_still_come() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let send = || crate::scm::send(theirs.as_fd(), b"x", Some(theirs.as_fd()));
+        send().unwrap();
+        let refuses = refuse_descriptors(ours.as_fd()).unwrap();
+        assert_eq!(send().is_err(), refuses);
+        crate::scm::send(theirs.as_fd(), b"x", None).unwrap();
+        let alone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(refuse_descriptors(alone.as_fd()).is_err() || !refuses);
     }
 }

@@ -8,10 +8,12 @@ use atoll_protocol::hello::Hello;
 use atoll_protocol::request::{Reply, Request};
 use rustix::net::SendFlags;
 use std::io;
+use std::os::fd::AsFd as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
-use tokio::net::UnixStream;
+use tokio::net::{UnixSocket, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
@@ -75,7 +77,7 @@ impl Connection {
             .try_acquire_owned()
             .map_err(|_| GuestError::Busy { connections_max: shared.settings.connections_max })?;
         let stream = loop {
-            match UnixStream::connect(&shared.path).await {
+            match connect(&shared.path, answers).await {
                 Ok(stream) => break stream,
                 Err(error) => match error.kind() {
                     io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -112,6 +114,15 @@ impl Connection {
             Err(error) => error,
         }
     }
+}
+
+async fn connect(path: &Path, answers: Answers) -> io::Result<UnixStream> {
+    let socket = UnixSocket::new_stream()?;
+    if answers != Answers::WithDescriptor {
+        // A kernel that cannot do that closes those that come while we read.
+        atoll_sys::socket::refuse_descriptors(socket.as_fd())?;
+    }
+    socket.connect(path).await
 }
 
 #[expect(clippy::disallowed_methods, reason = "there is nothing that tells of room in the queue")]

@@ -176,7 +176,7 @@ impl Hearing {
             }
             length
         } else {
-            // Descriptors that come along are closed by the kernel.
+            // Descriptors do not come along, or are closed by the kernel.
             rustix::net::recv(stream, space, RecvFlags::DONTWAIT)?.0
         };
         self.decoder.filled(length);

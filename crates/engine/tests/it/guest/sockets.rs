@@ -172,3 +172,30 @@ fn ports_are_limited_and_their_places_come_back() {
         drop((second, server));
     });
 }
+
+#[test]
+fn descriptors_that_nobody_asked_for_do_not_stay() {
+    live(async {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("guest");
+        let listener = UnixListener::bind(&path).unwrap();
+        let player = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            asked(&mut stream).await;
+            let words = reply(&Reply::Done);
+            let (kept, handed) = UnixStream::pair().unwrap();
+            stream.writable().await.unwrap();
+            let send = || atoll_sys::scm::send(stream.as_fd(), &words[..1], Some(handed.as_fd()));
+            // A kernel that refuses it has not taken the byte either.
+            let sent = usize::from(stream.try_io(Interest::WRITABLE, send).is_ok());
+            drop(handed);
+            stream.write_all(&words[sent..]).await.unwrap();
+            kept
+        });
+        Guest::with_settings(&path, hasty()).forget("one").await.unwrap();
+        // Nobody has the other end any more.
+        let mut kept = player.await.unwrap();
+        kept.set_nonblocking(true).unwrap();
+        assert_eq!(std::io::Read::read(&mut kept, &mut [0]).unwrap(), 0);
+    });
+}
