@@ -164,3 +164,30 @@ fn a_quiet_stream_shows_that_it_lives_and_makes_room_when_its_client_goes() {
         assert_eq!(again.status(), 200);
     });
 }
+
+#[test]
+fn who_comes_back_too_late_learns_how_many_are_missing() {
+    live(async {
+        let mut world = World::new();
+        // Old events make room for new ones soon.
+        world.engine.records_bytes_max = 128 * 1024;
+        let server = world.start().await;
+        let client = server.local();
+        let first = loop {
+            client.json("PUT", "/v1/sandboxes/web", &json!({})).await.expect(201);
+            client.delete("/v1/sandboxes/web").await.expect(200);
+            let first = server.engine.events(0, 1).await.unwrap()[0].seq;
+            if first > 1 {
+                break first;
+            }
+        };
+        let mut follower = Follower::open(&client, "/v1/events?after=0", None).await;
+        let missed = follower.next().await.unwrap();
+        assert_eq!(missed.event.as_deref(), Some("missed"));
+        assert_eq!((missed.id, missed.data), (None, json!({"count": first - 1})));
+        assert_eq!(follower.next().await.unwrap().id, Some(first));
+        // Who had the last one of those misses nothing.
+        let mut follower = Follower::open(&client, "/v1/events", Some(first - 1)).await;
+        assert_eq!(follower.next().await.unwrap().id, Some(first));
+    });
+}

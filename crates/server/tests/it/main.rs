@@ -8,6 +8,7 @@ mod description;
 mod errors;
 mod events;
 mod health;
+mod logs;
 mod openapi;
 mod sandboxes;
 mod shutdown;
