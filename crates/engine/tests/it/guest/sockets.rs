@@ -134,6 +134,8 @@ fn a_copy_that_is_made_to_block_blocks_nobody() {
         assert!(filled.is_err());
         std::io::Write::write_all(&mut server, b"late").unwrap();
         assert_eq!(stream.read(&mut buffer).await.unwrap(), 4);
+        // There was something to read a moment ago, so now the kernel is asked.
+        assert!(timeout(soon, stream.read(&mut buffer)).await.is_err());
         // Nor does its end wait for what was not taken.
         rustix::net::sockopt::set_socket_linger(&copy, Some(Duration::from_secs(60))).unwrap();
         drop(copy);
