@@ -10,7 +10,10 @@ use crate::rate::Rates;
 use atoll_api::error::ErrorCode;
 use atoll_engine::Engine;
 use atoll_engine::clock::Clock;
+use atoll_engine::error::CreateError;
+use atoll_engine::records::RecordsError;
 use std::future::Future;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -40,6 +43,19 @@ impl App {
         // Those that have ended are let go of, so that their number does not grow.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
+    }
+
+    /// Notes whether the records had room for a creation, and passes its outcome on.
+    pub(crate) fn noted<T>(&self, outcome: Result<T, CreateError>) -> Result<T, CreateError> {
+        let is_full = matches!(
+            &outcome,
+            Err(CreateError::Records { source, .. }) if matches!(**source, RecordsError::Full { .. })
+        );
+        // What fails for another reason says nothing of the records.
+        if is_full || outcome.is_ok() {
+            self.watched.records_are_full.store(is_full, Ordering::Relaxed);
+        }
+        outcome
     }
 
     /// Runs what may block, such as a write to the disk.

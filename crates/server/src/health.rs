@@ -8,6 +8,7 @@ use crate::config::Config;
 use atoll_api::server::{Health, HealthCheck, HealthStatus};
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -19,12 +20,14 @@ const HOLDS: Duration = Duration::from_secs(1);
 pub(crate) struct Watched {
     /// Where the records are.
     folder: PathBuf,
+    /// Whether the last creation found no room in the records.
+    pub(crate) records_are_full: AtomicBool,
     seen: Mutex<Option<(Instant, Health)>>,
 }
 
 impl Watched {
     pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder, seen: Mutex::default() }
+        Self { folder, records_are_full: AtomicBool::new(false), seen: Mutex::default() }
     }
 }
 
@@ -38,6 +41,9 @@ pub(crate) async fn look(app: &App) -> Health {
         return health.clone();
     }
     let records = match app.engine.check_records().await {
+        Ok(()) if app.watched.records_are_full.load(Ordering::Relaxed) => {
+            Err((HealthStatus::Degraded, "no room is left for the records".to_owned()))
+        }
         Ok(()) => Ok(()),
         Err(error) => {
             tracing::error!(error = %error, "the records cannot be written");

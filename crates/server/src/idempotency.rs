@@ -152,7 +152,7 @@ pub(crate) async fn create(
         Claim::New(sender, outcome) => {
             let creator = app.clone();
             app.spawn(async move {
-                let made = creator.engine.create(request).await;
+                let made = creator.noted(creator.engine.create(request).await);
                 let made = made.map(|sandbox| sandbox.id).map_err(Failure::from);
                 // Forgotten before it is told, so that who asks again makes it anew.
                 if made.is_err() {

@@ -72,7 +72,7 @@ async fn create(
     Body(request): Body<CreateSandbox>,
 ) -> Result<Response, Failure> {
     let Some(key) = IdempotencyKey::of(caller, &headers)? else {
-        return Ok(json(StatusCode::CREATED, &app.engine.create(request).await?));
+        return Ok(json(StatusCode::CREATED, &app.noted(app.engine.create(request).await)?));
     };
     let created = idempotency::create(&app, key, request).await?;
     let mut response = json(StatusCode::CREATED, &created.sandbox);
@@ -110,7 +110,7 @@ async fn get_or_create(
         return Err(Failure::field("name", "name is not the name in the path"));
     }
     request.name = Some(name);
-    let got = app.engine.get_or_create(request).await?;
+    let got = app.noted(app.engine.get_or_create(request).await)?;
     let status = if got.is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok(json(status, &got.sandbox))
 }

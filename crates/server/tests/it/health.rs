@@ -42,6 +42,36 @@ fn what_runs_short_is_said() {
 }
 
 #[test]
+fn records_without_room_are_said_until_there_is_room_again() {
+    live(async {
+        let mut world = World::new();
+        world.engine.records_bytes_max = 96 * 1024;
+        let server = world.start().await;
+        let client = server.local();
+        loop {
+            let answer = client.json("POST", "/v1/sandboxes", &json!({})).await;
+            if answer.status != 201 {
+                assert_eq!(answer.json()["error"]["details"]["limit"], "records_bytes_max");
+                break;
+            }
+        }
+        let health = client.get("/healthz").await.expect(200);
+        assert_eq!(check(&health, "records")["status"], "degraded", "{health}");
+        let page = client.get("/v1/sandboxes?page_count=1000").await.expect(200);
+        for sandbox in page["sandboxes"].as_array().unwrap() {
+            let id = sandbox["id"].as_str().unwrap();
+            client.delete(&format!("/v1/sandboxes/{id}")).await.expect(200);
+        }
+        world.host.until(|host| host.ids().is_empty()).await;
+        client.json("POST", "/v1/sandboxes", &json!({})).await.expect(201);
+        // What was seen holds for a moment.
+        while client.get("/healthz").await.expect(200)["status"] != "ok" {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+#[test]
 fn counters_are_told() {
     live(async {
         let server = World::new().start().await;
