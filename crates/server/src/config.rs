@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Settings of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// Most connections at once; further ones wait to be accepted.
+    /// Most connections at once on each socket; further ones wait to be accepted.
     pub connections_max: usize,
     /// Most streams of events at once.
     pub streams_max: usize,

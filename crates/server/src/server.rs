@@ -108,14 +108,13 @@ impl Server {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Self { app, listeners } = self;
         let router = routes::router(&app);
-        let slots = Arc::new(Semaphore::new(app.config.connections_max));
         let mut accepting = JoinSet::new();
         let connections = Arc::new(Mutex::new(JoinSet::new()));
         for listener in listeners {
             let door = Door {
                 app: app.clone(),
                 router: router.clone(),
-                slots: slots.clone(),
+                slots: Arc::new(Semaphore::new(app.config.connections_max)),
                 connections: connections.clone(),
             };
             accepting.spawn(accept(listener, door));
@@ -157,6 +156,7 @@ async fn finish(mut tasks: JoinSet<()>, deadline: Instant) -> Result<(), ()> {
 struct Door {
     app: Arc<App>,
     router: Router,
+    /// Its own, so that whoever fills one socket does not close the other.
     slots: Arc<Semaphore>,
     connections: Arc<Mutex<JoinSet<()>>>,
 }

@@ -118,6 +118,26 @@ fn slow_clients_take_only_their_own_places() {
 }
 
 #[test]
+fn who_fills_one_socket_does_not_close_the_other() {
+    live(async {
+        let mut world = World::new();
+        world.config.connections_max = 2;
+        let server = world.start().await;
+        let mut slow = Vec::new();
+        for _ in 0..4 {
+            slow.push(raw(&server, "GET /healthz HTTP/1.1\r\n").await);
+        }
+        let client = server.local();
+        // Both places are taken for as long as headers may take, beside this one's.
+        let taken = "\natoll_http_connections 3\n";
+        while !client.get("/metrics").await.text.contains(taken) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(slow.len(), 4);
+    });
+}
+
+#[test]
 fn bytes_that_are_no_http_end_the_connection() {
     live(async {
         let server = World::new().start().await;
