@@ -11,7 +11,7 @@ use atoll_jail::spec;
 use atoll_protocol::exec::User;
 use atoll_protocol::octets::Octets;
 use atoll_sys::process::{self, SignalSet};
-use rustix::process::{Resource, Rlimit, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -35,22 +35,24 @@ pub(crate) fn base(order: &Order) -> Base {
     let variable = |(name, value): &(Octets, Octets)| {
         (name.as_os_str().to_owned(), value.as_os_str().to_owned())
     };
-    let limits = [(Resource::Nofile, order.open_files), (Resource::Nproc, order.processes)];
-    let lowered = |(resource, limit): (Resource, Option<u64>)| {
-        let limit = limit.unwrap_or(u64::MAX);
-        // Nobody inside may raise what we have.
-        let own = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-        let limit = Some(limit.min(own)).filter(|limit| *limit != u64::MAX);
-        (resource, Rlimit { current: limit, maximum: limit })
-    };
+    let nofile = getrlimit(Resource::Nofile);
+    let files = order.open_files.map_or(nofile, |limit| lowered(Resource::Nofile, limit));
+    let processes = order.processes.map(|limit| (Resource::Nproc, lowered(Resource::Nproc, limit)));
     Base {
         environment: order.environment.iter().map(variable).collect(),
         directory: order.directory.as_path().to_owned(),
         // Private, and gone with the processes that it is about.
         sessions: "/run/atoll/sessions".into(),
-        limits: limits.into_iter().filter(|(_, limit)| limit.is_some()).map(lowered).collect(),
+        limits: [(Resource::Nofile, files)].into_iter().chain(processes).collect(),
         umask: 0o022,
     }
+}
+
+/// Nobody inside may raise what we have.
+fn lowered(resource: Resource, limit: u64) -> Rlimit {
+    let own = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let limit = Some(limit.min(own)).filter(|limit| *limit != u64::MAX);
+    Rlimit { current: limit, maximum: limit }
 }
 
 /// Becomes the guest, and serves on `socket` to the end.
@@ -112,6 +114,10 @@ fn prepare(
         let (step, errno) = error.step();
         Failed::new(step, &error, errno)
     })?;
+    // Connections and commands need more than a shell gives; theirs is in the base.
+    let nofile = getrlimit(Resource::Nofile);
+    let nofile = Rlimit { current: nofile.maximum, ..nofile };
+    setrlimit(Resource::Nofile, nofile).map_err(|error| Failed::io("setrlimit", &error.into()))?;
     // What was the caller's is nobody's here.
     rustix::process::setsid().map_err(|error| Failed::io("setsid", &error.into()))?;
     atoll_guest::init::leave_standard_descriptors();

@@ -14,6 +14,7 @@ use atoll_protocol::problem::{Code, Problem};
 use atoll_protocol::request::{Reply, Request};
 use atoll_sys::process::{self, End, SignalSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::process::Signal;
 use std::io;
@@ -57,6 +58,8 @@ pub struct Server {
     pub(super) born_us: u64,
     pub(super) connections: Vec<Connection>,
     pub(super) execs: Table,
+    /// Nobody is accepted before this time: there were no descriptors left.
+    accept_us: u64,
     /// Everybody is to end, and is killed at this time; that is not taken back.
     pub(super) stopping_us: Option<u64>,
     /// Processes that serve a connection each.
@@ -74,6 +77,9 @@ enum Source {
     Output(usize, Stream),
     Input(usize),
 }
+
+/// How long nobody is accepted when there are no descriptors left, in us.
+const ACCEPT_AGAIN_US: u64 = 20_000;
 
 const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
 
@@ -101,6 +107,7 @@ impl Server {
             born_us: now_us(),
             connections: Vec::new(),
             execs: Table::default(),
+            accept_us: 0,
             stopping_us: None,
             workers: Vec::new(),
             buffer: Box::new([0; READ_BYTES]),
@@ -164,7 +171,7 @@ impl Server {
     fn sources(&self) -> Vec<(Source, BorrowedFd<'_>, PollFlags)> {
         let mut sources = vec![(Source::Signals, self.signals.as_fd(), PollFlags::IN)];
         // Others wait in the kernel's queue until there is room.
-        if self.connections.len() < self.limits.connections {
+        if self.connections.len() < self.limits.connections && self.accept_us <= now_us() {
             sources.push((Source::Listener, self.listener.as_fd(), PollFlags::IN));
         }
         for (index, exec) in self.execs.iter().enumerate() {
@@ -205,7 +212,8 @@ impl Server {
         let real = now_us();
         let of_connections =
             self.connections.iter().filter_map(|one| one.next_time(real, self.patience_us())).min();
-        let of_all = of_connections.into_iter().chain(self.stopping_us).min();
+        let accept = Some(self.accept_us).filter(|time| *time > real);
+        let of_all = of_connections.into_iter().chain(self.stopping_us).chain(accept).min();
         let until = of_all.map(|time| time.saturating_sub(real));
         let now = self.clock.now();
         let of_execs = self.execs.iter().filter_map(Exec::next_time).min();
@@ -296,12 +304,22 @@ impl Server {
             }
         }
         if self.is_stopped {
-            for connection in &mut self.connections {
-                if matches!(connection.role, Role::Attending) {
-                    connection.answer(Ok(Reply::Done));
-                }
-                connection.flush(now);
+            self.last_word();
+        }
+    }
+
+    /// Answers who attends to the end, and who has asked for it just now.
+    fn last_word(&mut self) {
+        self.accept();
+        for index in 0..self.connections.len() {
+            self.serve(index);
+        }
+        let now = now_us();
+        for connection in &mut self.connections {
+            if matches!(connection.role, Role::Attending) {
+                connection.answer(Ok(Reply::Done));
             }
+            connection.flush(now);
         }
     }
 
@@ -316,7 +334,12 @@ impl Server {
                     // What it wants is there already, as a rule.
                     self.serve(self.connections.len() - 1);
                 }
-                Err(_) => return,
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return,
+                // Most likely there is no descriptor left, and the queue stays ready.
+                Err(_) => {
+                    self.accept_us = now_us() + ACCEPT_AGAIN_US;
+                    return;
+                }
             }
         }
     }

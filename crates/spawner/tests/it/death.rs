@@ -94,6 +94,8 @@ fn a_guest_that_no_server_knows_of_ends() {
         let order = host.order("one");
         // The server goes while its order is carried out.
         drop(host.spawner.begin(&order).unwrap());
+        // Orders are taken one after the other.
+        host.spawn(&host.order("other"));
         let pid = host.spawner.pid();
         let children =
             || std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();

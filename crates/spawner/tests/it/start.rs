@@ -17,8 +17,8 @@ fn commands_run_as_the_sandboxs_user_in_its_home_and_what_they_write_is_kept() {
         assert_eq!(sandbox.sh("echo words > file; mkdir -p a/b; ls"), "a\nfile\n");
         let kept = order.binds[0].source.as_path().join("file");
         assert_eq!(std::fs::read_to_string(kept).unwrap(), "words\n");
-        // Nothing but the guest and the asking commands.
-        assert_eq!(sandbox.sh("ls -d /proc/[0-9]* | wc -l").trim(), "4");
+        // Nothing but the guest and the shell that asks.
+        assert_eq!(sandbox.sh("set -- /proc/[0-9]*; echo $#").trim(), "2");
         assert_eq!(sandbox.sh("cat /proc/1/comm").trim(), "spawner");
         assert_eq!(sandbox.sh("ulimit -n").trim(), "256");
     });
@@ -154,5 +154,15 @@ fn the_socket_is_the_servers_own() {
             host.user.uid().or(Some(rustix::process::getuid().as_raw()))
         );
         assert!(Path::new(&order.socket.to_string()).starts_with(host.dir.path()));
+    });
+}
+
+#[test]
+fn a_guest_has_more_descriptors_than_its_commands_and_goes_on_without() {
+    each(|host| {
+        let sandbox = host.spawn(&host.order("one"));
+        let Ok(Reply::Guest(state)) = sandbox.socket.answer(&Request::Guest) else { panic!() };
+        assert!(state.descriptors.limit > 256, "{state:?}");
+        assert_eq!(sandbox.sh("ulimit -Sn; ulimit -Hn"), "256\n256\n");
     });
 }

@@ -9,10 +9,10 @@ use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::{DirBuilder, Permissions};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,17 +33,17 @@ pub(super) struct Places {
 impl Places {
     pub(super) fn open(state: &Path, patience: Duration) -> Result<Self, BackendError> {
         let step = "open the directory of sandboxes";
-        // Those who are root's sandboxes' users pass through it and see nothing.
-        DirBuilder::new().recursive(true).mode(0o711).create(state).map_err(call(step))?;
+        // For nobody else: what is shown inside is handed in where its user may not pass.
+        DirBuilder::new().recursive(true).mode(0o700).create(state).map_err(call(step))?;
         let state = state.canonicalize().map_err(call(step))?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::open(&state, flags, Mode::empty())
             .map_err(|error| call(step)(error.into()))?;
         let metadata = state.metadata().map_err(call(step))?;
         let is_others =
-            metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0;
+            metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o077 != 0;
         if is_others {
-            let text = format!("{} belongs to others, or others may write it", state.display());
+            let text = format!("{} belongs to others, or is open to them", state.display());
             let source = io::Error::new(io::ErrorKind::PermissionDenied, text);
             return Err(BackendError::Call { step, source });
         }
@@ -101,9 +101,9 @@ impl Places {
     pub(super) fn make(&self, id: SandboxId) -> Result<(), BackendError> {
         let step = "make the sandbox's directory";
         let mut builder = DirBuilder::new();
-        builder.mode(0o711);
+        builder.mode(0o700);
         builder.create(self.of(id)).map_err(call(step))?;
-        builder.mode(0o700).create(self.home(id)).map_err(call(step))
+        builder.create(self.home(id)).map_err(call(step))
     }
 
     pub(super) fn set_whole(&self, id: SandboxId) -> Result<(), BackendError> {
@@ -172,7 +172,6 @@ fn lock(fd: &OwnedFd, state: &Path, patience: Duration) -> io::Result<()> {
 pub(super) fn own_home(places: &Places, id: SandboxId, user: Ids) -> Result<(), BackendError> {
     let home = places.home(id);
     let step = "give the home to the sandbox's user";
-    std::fs::set_permissions(&home, Permissions::from_mode(0o755)).map_err(call(step))?;
     if rustix::process::geteuid().is_root() {
         chown(&home, Some(user.uid), Some(user.gid)).map_err(call(step))?;
     }

@@ -16,6 +16,9 @@ const UID: u32 = 1000;
 /// Room for what is not kept, in bytes.
 const PRIVATE_BYTES: u64 = 1 << 30;
 
+/// Most processes and threads of a sandbox of root's that has no limit of its own.
+const PROCESSES: u64 = 8192;
+
 /// Name of the machine inside.
 const HOSTNAME: &str = "atoll";
 
@@ -95,7 +98,8 @@ pub(super) fn order(
         environment: environment.into_iter().map(variable).collect::<Result<_, _>>()?,
         directory: octets(&home())?,
         open_files: None,
-        processes: None,
+        // An ordinary server's own processes would count too.
+        processes: rustix::process::geteuid().is_root().then_some(PROCESSES),
     })
 }
 

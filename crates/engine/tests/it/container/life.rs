@@ -170,3 +170,27 @@ fn two_sandboxes_of_root_are_different_users() {
         engine.shutdown().await;
     });
 }
+
+#[test]
+fn what_a_sandbox_keeps_is_closed_to_others_on_the_host() {
+    let machine = Machine::new();
+    if !rustix::process::geteuid().is_root() {
+        atoll_testkit::skip::skip("as-root", "run by an ordinary user");
+        return;
+    }
+    live(async {
+        let engine = machine.start().await;
+        let id = engine.create(named("web")).await.unwrap().id;
+        machine.guest(id).sh("echo words > file; chmod 666 file; chmod 777 .");
+        let file = machine.state().join(id.to_string()).join("home/file");
+        let read = |uid| {
+            use std::os::unix::process::CommandExt as _;
+            let mut cat = std::process::Command::new("cat");
+            let output = cat.arg(&file).uid(uid).gid(uid).output().unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        assert_eq!(read(atoll_testkit::run::ORDINARY_UID), "");
+        assert_eq!(read(0), "words\n");
+        engine.shutdown().await;
+    });
+}

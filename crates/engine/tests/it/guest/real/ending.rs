@@ -48,11 +48,14 @@ fn a_guest_that_is_stopped_says_so() {
         let script = "trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
         let mut followed = real.guest.start(sh(script)).await.unwrap();
         assert!(matches!(followed.output.next().await, Ok(Some(Output::Bytes { .. }))));
-        let (stopped, attended, ran) = tokio::join!(
-            real.guest.stop(Duration::from_secs(10)),
-            real.guest.attend(),
-            ran(followed),
-        );
+        let used = || async { real.guest.state().await.unwrap().descriptors.used };
+        let before = used().await;
+        let stopping = async {
+            // One who comes when the guest has gone hears nothing.
+            while used().await <= before {}
+            real.guest.stop(Duration::from_secs(10)).await
+        };
+        let (attended, stopped, ran) = tokio::join!(real.guest.attend(), stopping, ran(followed));
         stopped.unwrap();
         attended.unwrap();
         let ran = ran.unwrap();
