@@ -6,6 +6,7 @@ use atoll_protocol::request::{Reply, Request};
 use atoll_spawner::client::SpawnError;
 use atoll_spawner::order::{Bind, Image};
 use atoll_testkit::guest::command;
+use atoll_testkit::process::wait_until;
 use std::path::Path;
 
 #[test]
@@ -40,9 +41,9 @@ fn two_sandboxes_have_nothing_in_common() {
     each(|host| {
         let (one, other) = (host.spawn(&host.order("one")), host.spawn(&host.order("other")));
         one.sh("echo secret > file; echo secret > /tmp/file; sleep 600 >/dev/null 2>&1 &");
+        wait_until("its sleep", || one.sh("pgrep -x sleep | wc -l").trim() == "1");
         assert_eq!(other.sh("hostname; ls -A . /tmp"), "other\n.:\n\n/tmp:\n");
-        assert_eq!(other.sh("pgrep sleep"), "");
-        assert_eq!(one.sh("pgrep sleep | wc -l").trim(), "1");
+        assert_eq!(other.sh("pgrep -x sleep"), "");
     });
 }
 
