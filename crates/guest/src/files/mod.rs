@@ -15,6 +15,7 @@
 //! process's own, or what its rights show.
 
 mod archive;
+mod content;
 mod directory;
 mod edit;
 mod glob;

@@ -1,13 +1,13 @@
 //! Unpacking a tar archive by descriptor.
 
+use super::content::{self, Part};
 use super::problem::Asked;
 use super::root::{LastLink, Place, Root, beneath, is_procfs};
 use super::staged::{Hidden, Staged, Taken};
 use super::tar::{Described, Pending};
-use super::{Failure, Lost, directory};
+use super::{Failure, directory};
 use crate::channel::Channel;
 use atoll_protocol::files::{ARCHIVE_ENTRIES_MAX, Unpack};
-use atoll_protocol::frame::Kind;
 use atoll_protocol::problem::{Code, Problem};
 use atoll_protocol::request::Reply;
 use rustix::fs::{AtFlags, FileType, OFlags, Timespec, Timestamps};
@@ -240,24 +240,15 @@ impl<'a> Receiver<'a> {
 
     /// Takes the next frame with bytes, or the end.
     fn fill(&mut self) -> Result<(), Failure> {
-        let frame = self.channel.receive().map_err(|error| Failure::Lost(Lost::Receive(error)))?;
-        let Some(frame) = frame else { return Err(Failure::Lost(Lost::Gone)) };
         self.at = 0;
         self.buffer.clear();
-        match frame.kind {
-            Kind::Body => self.buffer.extend(frame.payload),
-            Kind::End => self.has_ended = true,
-            Kind::Heartbeat => {}
-            kind @ (Kind::Hello
-            | Kind::Request
-            | Kind::Reply
-            | Kind::Problem
-            | Kind::Stdout
-            | Kind::Stderr
-            | Kind::Event) => {
-                let text = format!("a {kind:?} frame among those of the archive");
-                return Err(Problem::new(Code::Invalid, text).into());
-            }
+        let misplaced = |kind| {
+            let text = format!("a {kind:?} frame among those of the archive");
+            Problem::new(Code::Invalid, text)
+        };
+        match content::next(self.channel, misplaced)? {
+            Part::Bytes(bytes) => self.buffer.extend(bytes),
+            Part::End => self.has_ended = true,
         }
         Ok(())
     }

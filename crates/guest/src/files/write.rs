@@ -1,13 +1,13 @@
 //! Writing a file: received beside its place, then put there at once.
 
+use super::content::{self, Part};
 use super::problem::Asked;
 use super::read::not_regular;
 use super::root::{Place, Root, is_procfs};
 use super::staged::{Staged, Taken};
-use super::{Failure, Lost, directory, stat};
+use super::{Failure, directory, stat};
 use crate::channel::Channel;
 use atoll_protocol::files::{Existing, Write};
-use atoll_protocol::frame::Kind;
 use atoll_protocol::problem::{Code, Problem};
 use atoll_protocol::request::Reply;
 use rustix::fs::{FileType, Gid, MemfdFlags, OFlags, Uid};
@@ -160,29 +160,16 @@ pub(super) fn receive(
 ) -> Result<(), Failure> {
     let mut bytes = 0;
     loop {
-        let frame = channel.receive().map_err(|error| Failure::Lost(Lost::Receive(error)))?;
-        let Some(frame) = frame else { return Err(Failure::Lost(Lost::Gone)) };
-        match frame.kind {
-            Kind::Body => {
-                bytes += frame.payload.len() as u64;
-                if bytes > bytes_max {
-                    let why = format!("more than {bytes_max} bytes at once");
-                    return Err(asked.problem(Code::Limit, why).into());
-                }
-                file.write_all(frame.payload).map_err(|error| asked.io(&error))?;
-            }
-            Kind::End => return Ok(()),
-            Kind::Heartbeat => {}
-            kind @ (Kind::Hello
-            | Kind::Request
-            | Kind::Reply
-            | Kind::Problem
-            | Kind::Stdout
-            | Kind::Stderr
-            | Kind::Event) => {
-                let why = format!("a {kind:?} frame among those of its content");
-                return Err(asked.problem(Code::Invalid, why).into());
-            }
+        let misplaced = |kind| {
+            let why = format!("a {kind:?} frame among those of its content");
+            asked.problem(Code::Invalid, why)
+        };
+        let Part::Bytes(part) = content::next(channel, misplaced)? else { return Ok(()) };
+        bytes += part.len() as u64;
+        if bytes > bytes_max {
+            let why = format!("more than {bytes_max} bytes at once");
+            return Err(asked.problem(Code::Limit, why).into());
         }
+        file.write_all(part).map_err(|error| asked.io(&error))?;
     }
 }

@@ -316,9 +316,7 @@ impl Exec {
 
     /// Kills all of its session; the first cause is the one that is told.
     pub(super) fn kill(&mut self, cause: Cause) {
-        if self.is_running() {
-            self.cause.get_or_insert(cause);
-        }
+        self.note_cause(cause);
         session::kill(self.pid);
     }
 
@@ -406,7 +404,8 @@ impl Output {
     }
 }
 
-fn index(stream: Stream) -> usize {
+/// Where a stream stands in a pair.
+pub(super) fn index(stream: Stream) -> usize {
     match stream {
         Stream::Stdout => 0,
         Stream::Stderr => 1,

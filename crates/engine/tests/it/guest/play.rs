@@ -1,7 +1,7 @@
 //! A guest that says what a test has it say, whatever it is asked.
 
 use atoll_engine::guest::{Followed, Guest, GuestError, Output, Settings};
-use atoll_protocol::exec::{self, Ended, Follow, Outcome, Printed, Start, Status};
+use atoll_protocol::exec::{Ended, Follow, Outcome, Printed, Start, Status};
 use atoll_protocol::files::{self, Stat};
 use atoll_protocol::frame::{self, Decoder, Kind};
 use atoll_protocol::hello::Hello;
@@ -220,20 +220,7 @@ pub(super) fn stat(name: &str, bytes: u64) -> Stat {
 
 /// A start of the exec `one`.
 pub(super) fn start() -> Start {
-    Start {
-        id: "one".into(),
-        command: exec::Command {
-            arguments: vec![path("true")],
-            environment: Vec::new(),
-            directory: None,
-            user: exec::User::Workload,
-        },
-        session: None,
-        input: exec::Input::Closed,
-        timeout_ms: None,
-        keep_bytes: exec::KEEP_BYTES_DEFAULT,
-        on_disconnect: exec::OnDisconnect::GoOn,
-    }
+    Start { id: "one".into(), ..atoll_testkit::guest::command(&["true"]) }
 }
 
 pub(super) fn follow(stdout: u64) -> Follow {
