@@ -51,6 +51,16 @@ impl Timestamp {
             .unwrap_or_else(|| jiff::Timestamp::MAX.into())
     }
 
+    /// The time `span` earlier, or the first one that can be written.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        i64::try_from(span.as_micros())
+            .ok()
+            .and_then(|span_us| self.unix_us().checked_sub(span_us))
+            .and_then(|unix_us| Self::from_unix_us(unix_us).ok())
+            .unwrap_or_else(|| jiff::Timestamp::MIN.into())
+    }
+
     /// How long this is after `earlier`; nothing if it is before.
     pub fn since(self, earlier: Self) -> Duration {
         let span_us = self.unix_us().saturating_sub(earlier.unix_us());

@@ -106,6 +106,14 @@ pub enum OperationError {
         /// The state that it is in.
         state: State,
     },
+    /// It has to run for that.
+    #[error("sandbox {id} is {state}, and has to run for this")]
+    NotRunning {
+        /// The sandbox.
+        id: SandboxId,
+        /// The state that it is in.
+        state: State,
+    },
     /// The tier cannot do it.
     #[error("the tier {tier} of sandbox {id} lacks {capability} on this host")]
     Unsupported {
@@ -175,7 +183,7 @@ fn verb_word(verb: Verb) -> &'static str {
 }
 
 /// An error that says that nothing happened and may be asked again.
-fn plain(code: ErrorCode, error: &dyn std::error::Error, next_step: &str) -> ApiError {
+pub(crate) fn plain(code: ErrorCode, error: &dyn std::error::Error, next_step: &str) -> ApiError {
     ApiError {
         code,
         message: error.to_string(),
@@ -187,7 +195,11 @@ fn plain(code: ErrorCode, error: &dyn std::error::Error, next_step: &str) -> Api
 }
 
 /// The same request would fail again.
-fn hopeless(code: ErrorCode, error: &dyn std::error::Error, next_step: &str) -> ApiError {
+pub(crate) fn hopeless(
+    code: ErrorCode,
+    error: &dyn std::error::Error,
+    next_step: &str,
+) -> ApiError {
     ApiError { retry: Retry::Unsafe, ..plain(code, error, next_step) }
 }
 
@@ -308,6 +320,12 @@ impl OperationError {
                 answer.details.state = Some(*state);
                 answer
             }
+            Self::NotRunning { state, .. } => {
+                let next_step = "start or resume it, then ask again";
+                let mut answer = hopeless(ErrorCode::WrongState, self, next_step);
+                answer.details.state = Some(*state);
+                answer
+            }
             Self::Unsupported { capability, .. } => unsupported(self, capability),
             Self::Busy { .. } => ApiError {
                 retry: Retry::After { after_ms: BUSY_RETRY_MS },
@@ -350,6 +368,7 @@ impl OperationError {
         match self {
             Self::NotFound { id }
             | Self::WrongState { id, .. }
+            | Self::NotRunning { id, .. }
             | Self::Unsupported { id, .. }
             | Self::Busy { id }
             | Self::Hold { id, .. }

@@ -10,7 +10,8 @@
 //! | what a start does with what it finds | [`reconcile`] |
 //! | who changes a sandbox, and how | `owner` |
 //! | what can be asked | [`Engine`] |
-//! | what a sandbox that runs can be asked | [`guest`] |
+//! | what a sandbox that runs can be asked, in the API's words | [`inside`] |
+//! | the same in the guest's words, every byte of its answers doubted | [`guest`] |
 //!
 //! What makes a sandbox is behind [`backend::Backend`]; this crate makes none.
 
@@ -21,6 +22,7 @@ mod directory;
 mod engine;
 pub mod error;
 pub mod guest;
+pub mod inside;
 pub mod lifecycle;
 mod owner;
 pub mod reconcile;
@@ -29,3 +31,4 @@ pub mod state;
 
 pub use config::Config;
 pub use engine::{Engine, Got};
+pub use inside::{Inside, Wake};

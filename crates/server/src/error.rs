@@ -7,6 +7,7 @@ use atoll_api::error::{ApiError, ErrorBody, ErrorCode, ErrorDetails, Retry, Took
 use atoll_api::key::Scope;
 use atoll_api::sandbox::InvalidRequest;
 use atoll_engine::error::{CreateError, OperationError, invalid, of_records};
+use atoll_engine::inside::InsideError;
 use atoll_engine::records::RecordsError;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -122,6 +123,12 @@ impl From<CreateError> for Failure {
 
 impl From<OperationError> for Failure {
     fn from(error: OperationError) -> Self {
+        Self::of(error.to_api(), &error)
+    }
+}
+
+impl From<InsideError> for Failure {
+    fn from(error: InsideError) -> Self {
         Self::of(error.to_api(), &error)
     }
 }

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::directory::Directory;
 use crate::error::OperationError;
 use crate::lifecycle::HoldId;
-use crate::owner::{Command, Reply};
+use crate::owner::{Command, Handle, Reply};
 use crate::records::{Records, RecordsError};
 use crate::state::Verb;
 use atoll_api::id::SandboxId;
@@ -272,12 +272,16 @@ impl Engine {
     }
 
     fn mailbox(&self, id: SandboxId) -> Result<tokio::sync::mpsc::Sender<Command>, OperationError> {
+        Ok(self.handle(id)?.mailbox)
+    }
+
+    /// The way to a sandbox's owner. Who keeps it keeps the engine from shutting down.
+    pub(crate) fn handle(&self, id: SandboxId) -> Result<Handle, OperationError> {
         let directory = self.shared.directory();
         if directory.is_closing() {
             return Err(OperationError::ShuttingDown);
         }
-        let handle = directory.get(id).ok_or(OperationError::NotFound { id })?;
-        Ok(handle.mailbox.clone())
+        directory.get(id).cloned().ok_or(OperationError::NotFound { id })
     }
 
     /// Runs a task that ends with the engine.

@@ -50,6 +50,7 @@ fn each_error_of_an_operation_says_what_happened_and_what_to_do() {
             No,
             Retry::Unsafe,
         ),
+        (OperationError::NotRunning { id, state }, ErrorCode::WrongState, No, Retry::Unsafe),
         (OperationError::Busy { id }, ErrorCode::Capacity, No, AFTER_100_MS),
         (OperationError::ShuttingDown, ErrorCode::NotReady, No, Retry::Safe),
         (hold(HoldError::TooMany), ErrorCode::Capacity, No, Retry::Unsafe),

@@ -141,6 +141,11 @@ impl Guest {
         self.shared.expect_silence();
     }
 
+    /// Says that the guest runs again, so that its silence is a loss.
+    pub fn expect_heartbeats(&self) {
+        self.shared.expect_heartbeats();
+    }
+
     /// Asks every process inside to end, kills what has not by then, and waits for the
     /// guest's word that nobody is left.
     ///

@@ -4,6 +4,7 @@
 //! use of the processor. Every hold is bounded: a job that hangs keeps a sandbox
 //! awake until its bound, and is listed with its cause until then.
 
+use atoll_api::id::ExecId;
 use atoll_api::sandbox::{Hold, HoldCause};
 use atoll_api::time::Timestamp;
 use std::time::Duration;
@@ -15,9 +16,22 @@ pub const HOLDS_COUNT_MAX: usize = 1024;
 /// server that waits for requests and watches files uses some 5; a build, hundreds.
 const BUSY_MILLI: u128 = 20;
 
+/// Shortest time over which the use of the processor is told, in microseconds: in a
+/// shorter one the guest's own answers would count as a sandbox's work.
+const SPAN_US_MIN: u128 = 100_000;
+
 /// Names one hold on one sandbox, to release it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HoldId(u64);
+
+/// An exec that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunningExec {
+    /// Which.
+    pub id: ExecId,
+    /// How long it has run.
+    pub age: Duration,
+}
 
 /// Why a hold was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +56,8 @@ pub struct Activity {
     holds: Vec<(HoldId, Hold)>,
     holds_ever: u64,
     hold_max: Duration,
+    /// Execs that ran when the guest was last asked, and since when they do.
+    execs: Vec<(ExecId, Timestamp)>,
     sample: Option<Sample>,
     busy_since: Option<Timestamp>,
 }
@@ -60,6 +76,7 @@ impl Activity {
             holds: Vec::new(),
             holds_ever: 0,
             hold_max,
+            execs: Vec::new(),
             sample: None,
             busy_since: None,
         }
@@ -71,6 +88,21 @@ impl Activity {
         self.last_work_at = self.last_work_at.max(now);
         self.sample = cpu.map(|cpu| Sample { at: now, cpu });
         self.busy_since = None;
+    }
+
+    /// Notes that something has worked until now.
+    pub fn worked(&mut self, now: Timestamp) {
+        self.last_work_at = self.last_work_at.max(now);
+    }
+
+    /// Takes in which execs run. Each counts as work until its bound.
+    pub fn running(&mut self, now: Timestamp, execs: Vec<RunningExec>) {
+        self.execs.clear();
+        for RunningExec { id, age } in execs {
+            let since = now.before(age);
+            self.last_work_at = self.last_work_at.max(now.min(since.after(self.hold_max)));
+            self.execs.push((id, since));
+        }
     }
 
     /// When the use of the processor was last looked at.
@@ -113,10 +145,14 @@ impl Activity {
 
     /// Takes in how much processor time it has used since it began.
     pub fn sample(&mut self, now: Timestamp, cpu: Duration) {
-        let Some(last) = self.sample.replace(Sample { at: now, cpu }) else { return };
+        let last = *self.sample.get_or_insert(Sample { at: now, cpu });
         let span_us = now.since(last.at).as_micros();
+        if span_us < SPAN_US_MIN {
+            return;
+        }
+        self.sample = Some(Sample { at: now, cpu });
         let used_us = cpu.saturating_sub(last.cpu).as_micros();
-        if span_us == 0 || used_us * 1000 < span_us * BUSY_MILLI {
+        if used_us * 1000 < span_us * BUSY_MILLI {
             self.busy_since = None;
             return;
         }
@@ -145,8 +181,13 @@ impl Activity {
             since,
             until: since.after(self.hold_max),
         });
+        let execs = self.execs.iter().map(|&(exec_id, since)| Hold {
+            cause: HoldCause::Exec { exec_id },
+            since,
+            until: since.after(self.hold_max),
+        });
         let held = self.holds.iter().map(|(_, hold)| hold.clone());
-        held.chain(cpu).filter(|hold| hold.until > now).collect()
+        held.chain(execs).chain(cpu).filter(|hold| hold.until > now).collect()
     }
 
     /// Forgets holds that have ended by themselves: there was work until then.

@@ -8,7 +8,7 @@
 mod activity;
 mod caps;
 
-pub use activity::{Activity, HOLDS_COUNT_MAX, HoldError, HoldId};
+pub use activity::{Activity, HOLDS_COUNT_MAX, HoldError, HoldId, RunningExec};
 pub use caps::{CapExceeded, Caps, Defaults};
 
 use crate::state::Verb;

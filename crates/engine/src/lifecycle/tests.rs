@@ -170,3 +170,33 @@ fn what_is_above_a_cap_is_refused_and_never_lowered() {
     let silent = caps.limits(Limits::default(), Limits::default());
     assert_eq!(silent, Ok(Limits { pids: Some(50), ..Limits::default() }));
 }
+
+#[test]
+fn a_moment_is_too_short_to_tell_the_use_of_the_processor() {
+    let milli = Duration::from_millis;
+    let mut activity = Activity::new(at(0), HOLD_MAX);
+    activity.sample(at(10), milli(0));
+    activity.sample(at(10).after(milli(1)), milli(1));
+    assert_eq!(activity.works_until(), at(0));
+    // It is not forgotten either.
+    activity.sample(at(20), milli(500));
+    assert_eq!(activity.works_until(), at(20));
+}
+
+#[test]
+fn an_exec_that_runs_holds_until_its_bound() {
+    let mut activity = Activity::new(at(0), HOLD_MAX);
+    let id = ExecId::from_random([7; 10]);
+    let running = |age| vec![RunningExec { id, age: Duration::from_secs(age) }];
+    activity.running(at(100), running(90));
+    assert_eq!(activity.works_until(), at(100));
+    let holds = activity.holds(at(100));
+    assert_eq!(holds.len(), 1);
+    assert_eq!((holds[0].since, holds[0].until), (at(10), at(10).after(HOLD_MAX)));
+    // One that hangs keeps it awake no longer than that.
+    activity.running(at(9000), running(8990));
+    assert_eq!(activity.works_until(), at(10).after(HOLD_MAX));
+    assert_eq!(activity.holds(at(9000)), []);
+    activity.running(at(9100), Vec::new());
+    assert_eq!(activity.works_until(), at(10).after(HOLD_MAX));
+}

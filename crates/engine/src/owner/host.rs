@@ -1,13 +1,21 @@
-//! Calls on the host, and the end of a sandbox's first process.
+//! Calls on the host and questions to the guest, and the end of a sandbox's first process.
 
 use super::{Owner, mailbox::MAILBOX};
 use crate::backend::{Alive, Backend, BackendError};
+use crate::guest::{Guest, GuestError};
+use crate::lifecycle::RunningExec;
 use atoll_api::id::SandboxId;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task;
+use tokio::time::timeout;
+
+/// How long a guest may take to say what runs in it.
+const TELL_WITHIN: Duration = Duration::from_secs(2);
 
 /// Tells when the first process of a sandbox has ended.
 pub(super) struct Exit(Option<AsyncFd<OwnedFd>>);
@@ -17,13 +25,13 @@ impl Exit {
         Self(None)
     }
 
-    pub(super) fn of(alive: Alive) -> Result<Self, BackendError> {
+    fn of(process: OwnedFd) -> Result<Self, BackendError> {
         #[expect(
             deprecated,
             reason = "unsound for types that change their descriptor, which an OwnedFd never \
                       does; what replaces it is unsafe, and no code here is"
         )]
-        let watched = AsyncFd::with_interest(alive.exit, Interest::READABLE);
+        let watched = AsyncFd::with_interest(process, Interest::READABLE);
         let watched = watched
             .map_err(|source| BackendError::Call { step: "watch the first process", source })?;
         Ok(Self(Some(watched)))
@@ -41,6 +49,30 @@ impl Exit {
 }
 
 impl Owner {
+    /// Notes that there are processes.
+    pub(super) fn lives(&mut self, alive: Alive) -> Result<(), BackendError> {
+        self.exit = Exit::of(alive.exit)?;
+        self.guest.send_replace(Some(Guest::new(alive.guest)));
+        Ok(())
+    }
+
+    /// Notes that there are none any more.
+    pub(super) fn lives_no_more(&mut self) {
+        self.exit = Exit::none();
+        self.guest.send_replace(None);
+    }
+
+    /// Says whether the guest is frozen, so that its silence is no loss, or runs.
+    pub(super) fn expect_silence(&self, is_frozen: bool) {
+        if let Some(guest) = &*self.guest.borrow() {
+            if is_frozen {
+                guest.expect_silence();
+            } else {
+                guest.expect_heartbeats();
+            }
+        }
+    }
+
     /// Makes a call on a thread that may block, and meanwhile takes commands in: they
     /// are kept for later, but a deletion cancels a creation at once.
     pub(super) async fn call<T: Send + 'static>(
@@ -48,10 +80,32 @@ impl Owner {
         call: impl FnOnce(&dyn Backend, SandboxId) -> T + Send + 'static,
     ) -> T {
         let (backend, id) = (Arc::clone(&self.shared.backend), self.record.id);
-        let mut work = task::spawn_blocking(move || call(&*backend, id));
+        let work = task::spawn_blocking(move || call(&*backend, id));
+        self.meanwhile(work).await.expect("a backend does not panic")
+    }
+
+    /// The execs that run now, as the guest tells.
+    pub(super) async fn running_execs(&mut self) -> Result<Vec<RunningExec>, GuestError> {
+        let Some(guest) = self.guest.borrow().clone() else { return Ok(Vec::new()) };
+        let told = async move { timeout(TELL_WITHIN, guest.execs()).await };
+        let Ok(told) = self.meanwhile(told).await else { return Ok(Vec::new()) };
+        let running = told?.into_iter().filter(|exec| exec.ended.is_none());
+        Ok(running
+            .filter_map(|exec| {
+                Some(RunningExec {
+                    id: exec.id.parse().ok()?,
+                    age: Duration::from_millis(exec.age_ms),
+                })
+            })
+            .collect())
+    }
+
+    /// Waits for `work`, and meanwhile takes commands in.
+    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
         loop {
             tokio::select! {
-                done = &mut work => return done.expect("a backend does not panic"),
+                done = &mut work => return done,
                 Some(command) = self.mailbox.recv(), if self.deferred.len() < MAILBOX => {
                     if let Some(progress) = self.progress.as_ref().filter(|_| command.is_deletion()) {
                         progress.cancel();

@@ -2,6 +2,7 @@
 
 use crate::backend::{BackendError, Progress};
 use crate::error::OperationError;
+use crate::guest::Guest;
 use crate::lifecycle::HoldId;
 use crate::records::RecordsError;
 use crate::state::Verb;
@@ -18,10 +19,24 @@ pub(super) const MAILBOX: usize = 64;
 /// What an owner is asked for.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Do { verb: Verb, reply: Reply<Sandbox> },
-    SetLifecycle { lifecycle: Lifecycle, reply: Reply<Sandbox> },
-    Hold { cause: HoldCause, bound: Duration, reply: Reply<HoldId> },
-    Release { hold: HoldId },
+    Do {
+        verb: Verb,
+        reply: Reply<Sandbox>,
+    },
+    SetLifecycle {
+        lifecycle: Lifecycle,
+        reply: Reply<Sandbox>,
+    },
+    Hold {
+        cause: HoldCause,
+        bound: Duration,
+        reply: Reply<HoldId>,
+    },
+    Release {
+        hold: HoldId,
+    },
+    /// Something has worked inside, however short it was.
+    Worked,
 }
 
 impl Command {
@@ -67,6 +82,8 @@ pub(crate) struct Handle {
     pub(crate) id: SandboxId,
     pub(crate) mailbox: mpsc::Sender<Command>,
     pub(crate) view: watch::Receiver<Sandbox>,
+    /// Its guest, while there are processes.
+    pub(crate) guest: watch::Receiver<Option<Guest>>,
     /// The creation, if this server made it.
     pub(crate) creation: Option<Arc<Waiting>>,
 }
@@ -75,9 +92,10 @@ impl Handle {
     pub(super) fn new(
         id: SandboxId,
         view: watch::Receiver<Sandbox>,
+        guest: watch::Receiver<Option<Guest>>,
     ) -> (Self, mpsc::Receiver<Command>) {
         let (sender, mailbox) = mpsc::channel(MAILBOX);
-        (Self { id, mailbox: sender, view, creation: None }, mailbox)
+        (Self { id, mailbox: sender, view, guest, creation: None }, mailbox)
     }
 
     /// The same for a sandbox that is being made, with the one who wants it.

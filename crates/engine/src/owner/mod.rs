@@ -18,6 +18,7 @@ pub(crate) use mailbox::{Command, Creation, CreationFailure, Handle, Reply, Wait
 use crate::backend::{Alive, Progress};
 use crate::engine::Shared;
 use crate::error::OperationError;
+use crate::guest::Guest;
 use crate::lifecycle::{self, Activity, Decision, Facts};
 use crate::records::{Change, Fate, Record, RecordsError};
 use crate::state::{self, Step, Verb};
@@ -60,6 +61,8 @@ pub(crate) struct Owner {
     /// into the mailbox.
     deferred: VecDeque<Command>,
     view: watch::Sender<Sandbox>,
+    /// Its guest, while there are processes.
+    guest: watch::Sender<Option<Guest>>,
     /// The creation that is under way, to be cancelled by a deletion.
     progress: Option<Arc<Progress>>,
     /// Until when nothing is tried by itself, after a failure.
@@ -79,7 +82,8 @@ impl Owner {
     /// Makes an owner and the handle by which it is reached.
     pub(crate) fn new(shared: Arc<Shared>, record: Record) -> (Self, Handle) {
         let view = watch::Sender::new(record.view(Vec::new()));
-        let (handle, mailbox) = Handle::new(record.id, view.subscribe());
+        let guest = watch::Sender::new(None);
+        let (handle, mailbox) = Handle::new(record.id, view.subscribe(), guest.subscribe());
         let owner = Self {
             activity: Activity::new(shared.clock.now(), shared.config.hold_max),
             shared,
@@ -88,6 +92,7 @@ impl Owner {
             mailbox,
             deferred: VecDeque::new(),
             view,
+            guest,
             progress: None,
             patience_until: None,
             removal: Removal::Due,
@@ -164,6 +169,7 @@ impl Owner {
                 self.activity.release(self.shared.clock.now(), hold);
                 self.publish();
             }
+            Command::Worked => self.activity.worked(self.shared.clock.now()),
         }
     }
 
@@ -187,7 +193,7 @@ impl Owner {
         Decision { look_at: look_at.into_iter().flatten().min(), ..decision }
     }
 
-    /// When to look at the use of the processor: only what may idle is looked at.
+    /// When to look at what it does: only what may idle is looked at.
     fn sample_at(&self, now: Timestamp) -> Option<Timestamp> {
         let idle_stop_ms =
             self.record.lifecycle.idle_stop_ms.filter(|_| self.record.state == State::Running)?;
@@ -197,7 +203,7 @@ impl Owner {
     }
 
     /// Does what is due. Before a sandbox is stopped for being idle, its use of the
-    /// processor is looked at once more.
+    /// processor, and what runs in it, is looked at once more.
     async fn act_alone(&mut self, due: lifecycle::Due) {
         if due.verb == Verb::Stop {
             self.sample().await;

@@ -128,7 +128,7 @@ impl Owner {
                 reply.give(Err(gone));
             }
             Command::Hold { reply, .. } => reply.give(Err(gone)),
-            Command::Release { .. } => {}
+            Command::Release { .. } | Command::Worked => {}
         }
     }
 

@@ -1,6 +1,5 @@
 //! Carrying out what is asked for: an intent, calls on the host, an outcome.
 
-use super::host::Exit;
 use super::{Creation, CreationFailure, Owner};
 use crate::backend::{Alive, BackendError, Progress};
 use crate::error::OperationError;
@@ -57,7 +56,8 @@ impl Owner {
             backend.create(id, &spec, &reports)?;
             backend.start(id, &spec, &reports)
         });
-        self.exit = alive.await.and_then(Exit::of).map_err(|error| match error {
+        let alive = alive.await.and_then(|alive| self.lives(alive));
+        alive.map_err(|error| match error {
             BackendError::Cancelled => CreationFailure::Cancelled,
             error => CreationFailure::Backend(Arc::new(error)),
         })?;
@@ -76,7 +76,7 @@ impl Owner {
             CreationFailure::Records(error) => format!("it could not be recorded: {error}"),
             CreationFailure::Cancelled => "its creation was cancelled".to_owned(),
         };
-        self.exit = Exit::none();
+        self.lives_no_more();
         self.leave(reason).await;
         // Tried once before anybody is told, so that a failed creation has left nothing.
         self.remove_once().await;
@@ -89,6 +89,7 @@ impl Owner {
             return Err(OperationError::Unsupported { id, tier, capability: "pause" });
         }
         self.intend(Step::Pause, EventKind::Pausing).await.map_err(self.unwritten())?;
+        self.expect_silence(true);
         let Err(source) = self.call(|backend, id| backend.freeze(id)).await else {
             self.settle(Step::Frozen, None, EventKind::Paused).await;
             return Ok(());
@@ -96,7 +97,10 @@ impl Owner {
         // Some of its processes may be frozen.
         let cause = source.to_string();
         match self.call(|backend, id| backend.thaw(id)).await {
-            Ok(()) => self.settle(Step::Runs, None, EventKind::Undone { cause }).await,
+            Ok(()) => {
+                self.expect_silence(false);
+                self.settle(Step::Runs, None, EventKind::Undone { cause }).await;
+            }
             Err(BackendError::NotFound { .. }) => self.ended().await,
             Err(_) => self.give_up(cause).await,
         }
@@ -107,6 +111,7 @@ impl Owner {
         self.intend(Step::Resume, EventKind::Resuming).await.map_err(self.unwritten())?;
         match self.call(|backend, id| backend.thaw(id)).await {
             Ok(()) => {
+                self.expect_silence(false);
                 self.activity.runs(self.shared.clock.now(), None);
                 self.settle(Step::Runs, None, EventKind::Started).await;
                 Ok(())
@@ -128,9 +133,8 @@ impl Owner {
         self.intend(Step::Resume, EventKind::Resuming).await.map_err(self.unwritten())?;
         let (spec, progress) = (self.record.spec(), Progress::new(Instant::now()));
         let alive = self.call(move |backend, id| backend.start(id, &spec, &progress)).await;
-        match alive.and_then(Exit::of) {
-            Ok(exit) => {
-                self.exit = exit;
+        match alive.and_then(|alive| self.lives(alive)) {
+            Ok(()) => {
                 self.activity.runs(self.shared.clock.now(), Some(Duration::ZERO));
                 self.settle(Step::Runs, None, EventKind::Started).await;
                 Ok(())
@@ -184,7 +188,7 @@ impl Owner {
     async fn end_processes(&mut self, forced: bool) -> Result<(), OperationError> {
         match self.call(|backend, id| backend.kill(id)).await {
             Ok(()) => {
-                self.exit = Exit::none();
+                self.lives_no_more();
                 self.settle(Step::Ended, None, EventKind::Stopped { forced }).await;
                 Ok(())
             }
@@ -197,7 +201,7 @@ impl Owner {
 
     /// Notes that the first process has ended though nobody asked.
     pub(super) async fn ended(&mut self) {
-        self.exit = Exit::none();
+        self.lives_no_more();
         if let Err(error) = self.call(|backend, id| backend.kill(id)).await {
             return self.give_up(format!("its processes could not be killed: {error}")).await;
         }
@@ -207,13 +211,14 @@ impl Owner {
 
     /// Takes up what was found on the host when the server started.
     pub(super) async fn take_up(&mut self, alive: Option<Alive>) {
-        match alive.map(Exit::of).transpose() {
-            Ok(exit) => self.exit = exit.unwrap_or_else(Exit::none),
+        let Some(alive) = alive else { return };
+        match self.lives(alive) {
+            Ok(()) => self.expect_silence(self.record.state == State::Paused),
             Err(error) => self.give_up(error.to_string()).await,
         }
     }
 
-    /// Looks at the use of the processor.
+    /// Looks at what it does: the use of the processor, and what runs in it.
     pub(super) async fn sample(&mut self) {
         if self.record.state != State::Running {
             return;
@@ -224,11 +229,14 @@ impl Owner {
             Ok(cpu) => self.activity.sample(now, cpu),
             Err(_) => self.activity.sample_failed(now),
         }
+        // A guest that does not tell runs nothing that counts.
+        let running = self.running_execs().await.unwrap_or_default();
+        self.activity.running(self.shared.clock.now(), running);
         self.publish();
     }
 
     async fn give_up(&mut self, cause: String) {
-        self.exit = Exit::none();
+        self.lives_no_more();
         self.settle(Step::Broke, Some(cause.clone()), EventKind::Failed { cause }).await;
     }
 

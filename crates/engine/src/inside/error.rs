@@ -1,0 +1,134 @@
+//! Why something could not be done inside, and what the caller is answered.
+
+use crate::error::{OperationError, hopeless, plain};
+use crate::guest::{GuestError, Known};
+use atoll_api::error::{ApiError, ErrorCode, Retry, TookEffect};
+use atoll_api::id::SandboxId;
+use atoll_protocol::problem::{Code, Problem};
+
+/// When to ask again where a limit of a sandbox is used up, in milliseconds.
+const BUSY_RETRY_MS: u64 = 100;
+
+/// Why something could not be done inside a sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum InsideError {
+    /// The request itself is wrong.
+    #[error("{field} {reason}")]
+    Invalid {
+        /// Where.
+        field: &'static str,
+        /// What is wrong, as in "is empty".
+        reason: String,
+    },
+    /// The sandbox is not there, or cannot be used.
+    #[error(transparent)]
+    Operation(#[from] OperationError),
+    /// The guest did not do it.
+    #[error("sandbox {id}: {source}")]
+    Guest {
+        /// The sandbox.
+        id: SandboxId,
+        /// Why.
+        source: GuestError,
+    },
+}
+
+impl InsideError {
+    /// What the caller is answered.
+    pub fn to_api(&self) -> ApiError {
+        match self {
+            Self::Invalid { field, .. } => {
+                let next_step = "correct the field and ask again";
+                let mut answer = hopeless(ErrorCode::Invalid, self, next_step);
+                answer.details.field = Some((*field).to_owned());
+                answer
+            }
+            Self::Operation(error) => error.to_api(),
+            Self::Guest { id, source } => {
+                let mut answer = of_guest(source);
+                answer.details.sandbox_id = Some(*id);
+                answer
+            }
+        }
+    }
+}
+
+/// What the caller is answered where a guest failed.
+fn of_guest(error: &GuestError) -> ApiError {
+    match error {
+        GuestError::NotThere { .. } => ApiError {
+            message: "the sandbox has just ended".to_owned(),
+            ..plain(ErrorCode::NotReady, error, "look at its state, start it, then ask again")
+        },
+        GuestError::Connect { .. } => ApiError {
+            message: "could not connect to the sandbox".to_owned(),
+            ..plain(ErrorCode::Internal, error, "ask again; if it stays so, see the server's log")
+        },
+        GuestError::Busy { connections_max } => {
+            let next_step = "end a stream of this sandbox, or ask again a little later";
+            let mut answer = plain(ErrorCode::Capacity, error, next_step);
+            answer.retry = Retry::After { after_ms: BUSY_RETRY_MS };
+            answer.details.limit = Some("sandbox_connections_max".to_owned());
+            answer.details.limit_value = u64::try_from(*connections_max).ok();
+            answer
+        }
+        GuestError::TooLong(_) => {
+            hopeless(ErrorCode::TooLarge, error, "ask for less at once, or write it to a file")
+        }
+        GuestError::Version(_) => hopeless(
+            ErrorCode::Internal,
+            error,
+            "stop and start the sandbox, which renews its guest",
+        ),
+        GuestError::Lost { known, .. } | GuestError::TimedOut { known, .. } => lost(error, *known),
+        GuestError::Malformed { .. } => lost(error, Known::Answered),
+        GuestError::Refused(problem) => of_problem(problem),
+        GuestError::Source(_) => ApiError {
+            took_effect: TookEffect::Unknown,
+            ..hopeless(ErrorCode::Invalid, error, "send the content again, all of it")
+        },
+    }
+}
+
+fn lost(error: &GuestError, known: Known) -> ApiError {
+    let next_step = match known {
+        Known::NotAsked => "ask again",
+        Known::Asked | Known::Answered => {
+            "look at what became of it before asking again: the exec's status, or the file"
+        }
+    };
+    let answer = plain(ErrorCode::Lost, error, next_step);
+    match known {
+        Known::NotAsked => answer,
+        Known::Asked | Known::Answered => {
+            ApiError { took_effect: TookEffect::Unknown, retry: Retry::Unsafe, ..answer }
+        }
+    }
+}
+
+/// The guest's words are said to be the guest's by the field they come in: it may say anything.
+fn of_problem(problem: &Problem) -> ApiError {
+    let (code, next_step) = match problem.code {
+        Code::Invalid => (ErrorCode::Invalid, "correct the request"),
+        Code::NotFound => (ErrorCode::NotFound, "look at what is there"),
+        Code::Conflict => (ErrorCode::Conflict, "look at what is there, and decide again"),
+        Code::Denied => (ErrorCode::RefusedByPolicy, "use what the sandbox's user may use"),
+        Code::NotExecutable => (ErrorCode::Invalid, "run a program that this system can run"),
+        Code::Limit => (ErrorCode::Capacity, "end or forget something in the sandbox first"),
+        Code::NoSpace => (ErrorCode::Capacity, "remove files in the sandbox, then ask again"),
+        Code::TimedOut => (ErrorCode::NotReady, "ask again, and wait longer"),
+        Code::Unsupported => (ErrorCode::UnsupportedByTier, "do it in another way"),
+        Code::Failed => (ErrorCode::Internal, "look at the message"),
+    };
+    let mut answer = match code {
+        ErrorCode::NotReady | ErrorCode::Capacity => plain(code, problem, next_step),
+        _ => hopeless(code, problem, next_step),
+    };
+    if problem.code == Code::NoSpace {
+        answer.details.limit = Some("disk_bytes".to_owned());
+    }
+    if problem.code == Code::Failed {
+        answer.took_effect = TookEffect::Unknown;
+    }
+    answer
+}
