@@ -6,11 +6,13 @@
 #![warn(missing_docs)]
 
 pub mod error;
+pub mod files;
 pub mod id;
 pub mod ignore;
 pub mod key;
 pub mod name;
 pub mod object;
+pub mod octets;
 pub mod policy;
 pub mod protect;
 pub mod sandbox;
