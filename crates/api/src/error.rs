@@ -38,6 +38,9 @@ pub enum ErrorCode {
     Forbidden,
     /// It contradicts something that is there, such as a name that is taken.
     Conflict,
+    /// Nothing answers at the port, or what answers does not speak HTTP;
+    /// `details.listening` says which ports could be meant.
+    Unreachable,
     /// A fault of ours or of the host; the server's log has its cause.
     Internal,
 }
@@ -59,6 +62,7 @@ impl ErrorCode {
             Self::Unauthenticated => "unauthenticated",
             Self::Forbidden => "forbidden",
             Self::Conflict => "conflict",
+            Self::Unreachable => "unreachable",
             Self::Internal => "internal",
         }
     }
@@ -115,6 +119,9 @@ pub struct ErrorDetails {
     /// The scope that the key lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Scope>,
+    /// The ports on which something listens, where the one that was wanted is not among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listening: Option<Vec<u16>>,
 }
 
 /// What a request that failed is answered with.
@@ -207,6 +214,7 @@ mod tests {
             Unauthenticated,
             Forbidden,
             Conflict,
+            Unreachable,
             Internal,
         ] {
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());

@@ -88,11 +88,11 @@ id!(KeyId, "key_", "an API key", "Names one key of the API; it is not the key's 
 id!(RequestId, "req_", "a request", "Names one request: in its answer and in the server's log.");
 id!(ExecId, "exe_", "an exec", "Names one command that was started in a sandbox.");
 
-/// Reads exactly [`ID_BYTES`] bytes, in lower case only, so that an id has one spelling.
-fn digits(text: &str) -> Option<[u8; ID_BYTES]> {
-    let mut bytes = [0; ID_BYTES];
+/// Reads exactly `N` bytes, in lower case only, so that an id has one spelling.
+pub(crate) fn digits<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    if pairs.len() != ID_BYTES || !rest.is_empty() {
+    if pairs.len() != N || !rest.is_empty() {
         return None;
     }
     for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {

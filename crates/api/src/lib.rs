@@ -14,6 +14,7 @@ pub mod name;
 pub mod object;
 pub mod octets;
 pub mod policy;
+pub mod ports;
 pub mod protect;
 pub mod sandbox;
 mod schema;

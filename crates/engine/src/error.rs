@@ -7,6 +7,7 @@ use crate::state::Verb;
 use atoll_api::error::{ApiError, ErrorCode, ErrorDetails, Retry, TookEffect};
 use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
+use atoll_api::ports::EXPOSURES_COUNT_MAX;
 use atoll_api::sandbox::{InvalidRequest, State, Tier};
 use std::sync::Arc;
 
@@ -143,6 +144,20 @@ pub enum OperationError {
         id: SandboxId,
         /// Why.
         source: HoldError,
+    },
+    /// As many of its ports are exposed as may be.
+    #[error("{EXPOSURES_COUNT_MAX} ports of sandbox {id} are exposed, which is the most")]
+    TooManyExposures {
+        /// The sandbox.
+        id: SandboxId,
+    },
+    /// The system gave no random bytes.
+    #[error("could not get random bytes for sandbox {id}")]
+    Random {
+        /// The sandbox.
+        id: SandboxId,
+        /// What it said.
+        source: getrandom::Error,
     },
     /// The backend failed.
     #[error("could not {} sandbox {id}, which is {state} now", verb_word(*.verb))]
@@ -345,6 +360,14 @@ impl OperationError {
                 answer.details.limit = Some(limit.to_owned());
                 answer
             }
+            Self::TooManyExposures { .. } => {
+                let next_step = "take back the exposure of a port that is not needed";
+                let mut answer = hopeless(ErrorCode::Capacity, self, next_step);
+                answer.details.limit = Some("exposures_max".to_owned());
+                answer.details.limit_value = u64::try_from(EXPOSURES_COUNT_MAX).ok();
+                answer
+            }
+            Self::Random { .. } => plain(ErrorCode::Internal, self, "see the server's log"),
             Self::Backend { state, source, .. } => {
                 let mut answer = of_backend(self, source);
                 // A stop or kill that failed has killed some of its processes.
@@ -372,6 +395,8 @@ impl OperationError {
             | Self::Unsupported { id, .. }
             | Self::Busy { id }
             | Self::Hold { id, .. }
+            | Self::TooManyExposures { id }
+            | Self::Random { id, .. }
             | Self::Backend { id, .. }
             | Self::Records { id, .. }
             | Self::Lost { id } => Some(*id),

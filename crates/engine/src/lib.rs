@@ -21,6 +21,7 @@ mod config;
 mod directory;
 mod engine;
 pub mod error;
+pub mod exposure;
 pub mod guest;
 pub mod inside;
 pub mod lifecycle;

@@ -27,7 +27,7 @@ pub fn status(code: ErrorCode) -> StatusCode {
         ErrorCode::UnsupportedByTier => StatusCode::UNPROCESSABLE_ENTITY,
         ErrorCode::Capacity => StatusCode::TOO_MANY_REQUESTS,
         ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        ErrorCode::Lost => StatusCode::BAD_GATEWAY,
+        ErrorCode::Lost | ErrorCode::Unreachable => StatusCode::BAD_GATEWAY,
         ErrorCode::NotReady => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
@@ -161,6 +161,7 @@ impl IntoResponse for Failure {
             | ErrorCode::WrongState
             | ErrorCode::Capacity
             | ErrorCode::NotReady
+            | ErrorCode::Unreachable
             | ErrorCode::RefusedByPolicy
             | ErrorCode::UnsupportedByTier
             | ErrorCode::Invalid

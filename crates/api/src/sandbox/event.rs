@@ -1,6 +1,7 @@
 //! What happened to sandboxes, as it is told and kept.
 
 use crate::id::SandboxId;
+use crate::ports::Visibility;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,20 @@ pub enum EventKind {
     },
     /// The times of its lifecycle were set anew, and its lease begins again.
     LifecycleSet,
+    /// A port can be reached from outside.
+    Exposed {
+        /// Which.
+        #[schema(minimum = 1)]
+        port: u16,
+        /// By whom.
+        visibility: Visibility,
+    },
+    /// A port cannot be reached from outside any more.
+    Unexposed {
+        /// Which.
+        #[schema(minimum = 1)]
+        port: u16,
+    },
     /// It broke.
     Failed {
         /// Why.

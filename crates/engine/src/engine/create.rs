@@ -4,6 +4,7 @@ use super::{Engine, Shared};
 use crate::backend::Progress;
 use crate::directory::Refusal;
 use crate::error::CreateError;
+use crate::exposure::Exposures;
 use crate::owner::{Begin, Creation, CreationFailure, Handle, Owner, Waiter};
 use crate::records::Record;
 use atoll_api::id::{ID_BYTES, SandboxId};
@@ -151,5 +152,6 @@ fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateErr
         created_at: now,
         lease_from: now,
         timeline: Timeline::default(),
+        exposures: Exposures::default(),
     })
 }

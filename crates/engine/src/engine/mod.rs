@@ -4,6 +4,7 @@
 //! takes nothing back, except that a creation nobody waits for is given up.
 
 mod create;
+mod expose;
 mod start;
 
 pub use create::Got;

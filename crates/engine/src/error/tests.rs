@@ -55,6 +55,7 @@ fn each_error_of_an_operation_says_what_happened_and_what_to_do() {
         (OperationError::ShuttingDown, ErrorCode::NotReady, No, Retry::Safe),
         (hold(HoldError::TooMany), ErrorCode::Capacity, No, Retry::Unsafe),
         (hold(too_long), ErrorCode::RefusedByPolicy, No, Retry::Unsafe),
+        (OperationError::TooManyExposures { id }, ErrorCode::Capacity, No, Retry::Unsafe),
         (failed(State::Running, call()), ErrorCode::Internal, No, Retry::Safe),
         (failed(State::Failed, call()), ErrorCode::Internal, Unknown, Retry::Safe),
         (failed(State::Stopped, BackendError::NotFound { id }), ErrorCode::Lost, No, Retry::Safe),

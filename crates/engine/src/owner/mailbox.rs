@@ -2,6 +2,7 @@
 
 use crate::backend::{BackendError, Progress};
 use crate::error::OperationError;
+use crate::exposure::{Exposure, Exposures, Wanted};
 use crate::guest::Guest;
 use crate::lifecycle::HoldId;
 use crate::records::RecordsError;
@@ -34,6 +35,14 @@ pub(crate) enum Command {
     },
     Release {
         hold: HoldId,
+    },
+    Expose {
+        wanted: Wanted,
+        reply: Reply<Exposure>,
+    },
+    Unexpose {
+        port: u16,
+        reply: Reply<()>,
     },
     /// Something has worked inside, however short it was.
     Worked,
@@ -84,6 +93,8 @@ pub(crate) struct Handle {
     pub(crate) view: watch::Receiver<Sandbox>,
     /// Its guest, while there are processes.
     pub(crate) guest: watch::Receiver<Option<Guest>>,
+    /// Its ports that can be reached from outside.
+    pub(crate) exposures: watch::Receiver<Arc<Exposures>>,
     /// The creation, if this server made it.
     pub(crate) creation: Option<Arc<Waiting>>,
 }
@@ -93,9 +104,10 @@ impl Handle {
         id: SandboxId,
         view: watch::Receiver<Sandbox>,
         guest: watch::Receiver<Option<Guest>>,
+        exposures: watch::Receiver<Arc<Exposures>>,
     ) -> (Self, mpsc::Receiver<Command>) {
         let (sender, mailbox) = mpsc::channel(MAILBOX);
-        (Self { id, mailbox: sender, view, guest, creation: None }, mailbox)
+        (Self { id, mailbox: sender, view, guest, exposures, creation: None }, mailbox)
     }
 
     /// The same for a sandbox that is being made, with the one who wants it.

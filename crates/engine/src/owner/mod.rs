@@ -8,6 +8,7 @@
 //! What a lifecycle brings about goes through the same code as a request. Every
 //! intent is written to the records before anything happens on the host.
 
+mod expose;
 mod host;
 mod mailbox;
 mod removal;
@@ -18,6 +19,7 @@ pub(crate) use mailbox::{Command, Creation, CreationFailure, Handle, Reply, Wait
 use crate::backend::{Alive, Progress};
 use crate::engine::Shared;
 use crate::error::OperationError;
+use crate::exposure::Exposures;
 use crate::guest::Guest;
 use crate::lifecycle::{self, Activity, Decision, Facts};
 use crate::records::{Change, Fate, Record, RecordsError};
@@ -63,6 +65,7 @@ pub(crate) struct Owner {
     view: watch::Sender<Sandbox>,
     /// Its guest, while there are processes.
     guest: watch::Sender<Option<Guest>>,
+    exposures: watch::Sender<Arc<Exposures>>,
     /// The creation that is under way, to be cancelled by a deletion.
     progress: Option<Arc<Progress>>,
     /// Until when nothing is tried by itself, after a failure.
@@ -83,7 +86,9 @@ impl Owner {
     pub(crate) fn new(shared: Arc<Shared>, record: Record) -> (Self, Handle) {
         let view = watch::Sender::new(record.view(Vec::new()));
         let guest = watch::Sender::new(None);
-        let (handle, mailbox) = Handle::new(record.id, view.subscribe(), guest.subscribe());
+        let exposures = watch::Sender::new(Arc::new(record.exposures.clone()));
+        let (handle, mailbox) =
+            Handle::new(record.id, view.subscribe(), guest.subscribe(), exposures.subscribe());
         let owner = Self {
             activity: Activity::new(shared.clock.now(), shared.config.hold_max),
             shared,
@@ -93,6 +98,7 @@ impl Owner {
             deferred: VecDeque::new(),
             view,
             guest,
+            exposures,
             progress: None,
             patience_until: None,
             removal: Removal::Due,
@@ -169,6 +175,8 @@ impl Owner {
                 self.activity.release(self.shared.clock.now(), hold);
                 self.publish();
             }
+            Command::Expose { wanted, reply } => reply.give(self.expose(wanted).await),
+            Command::Unexpose { port, reply } => reply.give(self.unexpose(port).await),
             Command::Worked => self.activity.worked(self.shared.clock.now()),
         }
     }

@@ -128,6 +128,8 @@ impl Owner {
                 reply.give(Err(gone));
             }
             Command::Hold { reply, .. } => reply.give(Err(gone)),
+            Command::Expose { reply, .. } => reply.give(Err(gone)),
+            Command::Unexpose { reply, .. } => reply.give(Err(gone)),
             Command::Release { .. } | Command::Worked => {}
         }
     }

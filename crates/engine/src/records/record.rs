@@ -1,6 +1,7 @@
 //! One sandbox, as it is remembered.
 
 use crate::backend::Spec;
+use crate::exposure::Exposures;
 use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{Env, Hold, Lifecycle, Limits, Sandbox, State, Tier, Timeline};
@@ -12,7 +13,7 @@ use std::time::Duration;
 /// Everything about a sandbox that must survive the server.
 ///
 /// Not the wire type, so that the two can change apart; the environment is in here
-/// and never on the wire.
+/// and never on the wire, and the tokens of previews.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Its id.
@@ -46,6 +47,9 @@ pub struct Record {
     /// How its creation went.
     #[serde(default)]
     pub timeline: Timeline,
+    /// Ports that can be reached from outside.
+    #[serde(default)]
+    pub exposures: Exposures,
 }
 
 impl Record {

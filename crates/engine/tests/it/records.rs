@@ -1,8 +1,10 @@
 //! The file of records: what comes back from it, and how it fails.
 
 use atoll_api::id::SandboxId;
+use atoll_api::ports::{PreviewToken, Visibility};
 use atoll_api::sandbox::{Env, EventKind, Lifecycle, Limits, State, Tier, Timeline};
 use atoll_api::time::Timestamp;
+use atoll_engine::exposure::{Exposure, Exposures};
 use atoll_engine::records::{Change, Database, EVENTS_KEPT, Fate, Record, RecordsError};
 use rusqlite::Connection;
 use std::fs;
@@ -15,6 +17,14 @@ fn folder() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("records.sqlite");
     (folder, path)
+}
+
+fn exposure() -> Exposure {
+    Exposure {
+        visibility: Visibility::Private,
+        token: Some(PreviewToken::from_random([7; 16])),
+        expires_at: None,
+    }
 }
 
 fn record(n: u8, name: Option<&str>) -> Record {
@@ -33,6 +43,7 @@ fn record(n: u8, name: Option<&str>) -> Record {
         created_at: Timestamp::from_unix_us(1_800_000_000_000_000).unwrap(),
         lease_from: Timestamp::from_unix_us(1_800_000_000_000_000).unwrap(),
         timeline: Timeline { accepted_us: Some(12), ..Timeline::default() },
+        exposures: [(5173, exposure())].into(),
     }
 }
 
@@ -220,7 +231,9 @@ fn a_file_of_version_1_is_read() {
     connection.execute_batch(include_str!("records/version-1.sql")).unwrap();
     drop(connection);
     let mut database = Database::open(&path).unwrap();
-    assert_eq!(database.load().unwrap(), [record(1, Some("web"))]);
+    // What came later is not in it.
+    let old = Record { exposures: Exposures::new(), ..record(1, Some("web")) };
+    assert_eq!(database.load().unwrap(), [old]);
     let events = database.events(0, 10).unwrap();
     assert_eq!(events[0].what, EventKind::Stopped { forced: true });
     assert_eq!(database.apply(&keep(record(2, None))).unwrap().seq, 8);

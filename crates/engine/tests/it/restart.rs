@@ -2,6 +2,7 @@
 
 use crate::support::{World, all, live, named, state};
 use atoll_api::id::SandboxId;
+use atoll_api::ports::Visibility;
 use atoll_api::sandbox::{CreateSandbox, EventKind, State};
 use atoll_engine::backend::Processes;
 use atoll_engine::backend::fake::{Call, Gate, Moment};
@@ -295,5 +296,34 @@ fn errors_after_the_end_are_typed() {
         assert!(matches!(engine.get(missing), Err(OperationError::NotFound { .. })));
         let wrong = CreateSandbox { image: String::new(), ..CreateSandbox::default() };
         assert!(matches!(engine.create(wrong).await, Err(CreateError::Invalid(_))));
+    });
+}
+
+#[test]
+fn a_preview_goes_on_with_its_token_after_a_restart() {
+    let world = World::new();
+    let mut told = None;
+    live(async {
+        let engine = world.start().await;
+        let id = engine.create(named("web")).await.unwrap().id;
+        let exposure = engine.expose(id, 5173, Visibility::Private, None).await.unwrap();
+        assert_eq!(engine.expose(id, 5173, Visibility::Private, None).await.unwrap(), exposure);
+        engine.expose(id, 8080, Visibility::Public, None).await.unwrap();
+        engine.expose(id, 9000, Visibility::Public, None).await.unwrap();
+        engine.unexpose(id, 9000).await.unwrap();
+        engine.unexpose(id, 9000).await.unwrap();
+        engine.shutdown().await;
+        told = Some((id, exposure));
+    });
+    let (id, exposure) = told.unwrap();
+    live(async {
+        let engine = world.start().await;
+        let exposures = engine.exposures(id).unwrap();
+        assert_eq!(exposures.keys().copied().collect::<Vec<_>>(), [5173, 8080]);
+        assert_eq!(engine.exposure(id, 5173), Some(exposure));
+        assert_eq!(engine.exposure(id, 9000), None);
+        engine.delete(id).await.unwrap();
+        assert_eq!(engine.exposure(id, 5173), None);
+        engine.shutdown().await;
     });
 }
