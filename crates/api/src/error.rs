@@ -3,7 +3,7 @@
 //! `code` and the optional facts in `details` are the contract; `message` and
 //! `next_step` are for people and agents to read, and their words may change.
 
-use crate::id::SandboxId;
+use crate::id::{ExecId, SandboxId};
 use crate::key::Scope;
 use crate::sandbox::State;
 use serde::{Deserialize, Serialize};
@@ -122,6 +122,20 @@ pub struct ErrorDetails {
     /// The ports on which something listens, where the one that was wanted is not among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listening: Option<Vec<u16>>,
+    /// The exec that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec_id: Option<ExecId>,
+    /// What of several things that `code` can mean: `program_not_found` and
+    /// `program_not_executable` of a command, `directory_not_usable` of where it starts,
+    /// `exec_not_found`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The error number of the sandbox's system, where it was that which refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errno: Option<i32>,
+    /// Where the bytes begin that are there, where those that were asked for are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
 }
 
 /// What a request that failed is answered with.

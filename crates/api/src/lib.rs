@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod error;
+pub mod exec;
 pub mod files;
 pub mod id;
 pub mod ignore;

@@ -225,7 +225,7 @@ impl CreateSandbox {
 }
 
 impl Env {
-    fn validate(&self) -> Result<(), InvalidRequest> {
+    pub(crate) fn validate(&self) -> Result<(), InvalidRequest> {
         not_more("env", self.0.len(), ENV_COUNT_MAX)?;
         let found_bytes = self.0.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
         if found_bytes > ENV_BYTES_MAX {

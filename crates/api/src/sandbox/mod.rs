@@ -2,6 +2,7 @@
 
 mod create;
 mod event;
+mod health;
 mod hold;
 mod list;
 mod timeline;
@@ -11,6 +12,7 @@ pub use create::{
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_COUNT_MAX, Lifecycle, Limits, NUMBER_MAX,
 };
 pub use event::{Event, EventKind};
+pub use health::{GuestHealth, SandboxHealth, SandboxHealthStatus, Use};
 pub use hold::{Hold, HoldCause};
 pub use list::{
     Cursor, CursorError, ListSandboxes, PAGE_COUNT_DEFAULT, PAGE_COUNT_MAX, SandboxPage,
