@@ -55,6 +55,8 @@ const LAYERS: &[Layer] = &[
             "atoll-api",
             "atoll-client",
             "atoll-e2b",
+            // Only `serve` does, which puts a server together.
+            "atoll-engine",
             "atoll-guest",
             "atoll-jail",
             "atoll-server",

@@ -30,7 +30,9 @@ variables! {
     USER: "the account's name inside, where the user is the caller; else user";
     XDG_CACHE_HOME: "where the private package caches of projects lie, below atoll/; else ~/.cache";
     XDG_CONFIG_HOME: "where the user's policy lies, as atoll/config.toml, and git's settings; else ~/.config. Only an absolute path counts";
-    XDG_STATE_HOME: "where review sessions are kept, in atoll/sessions; else ~/.local/state. Only an absolute path counts";
+    XDG_STATE_HOME: "where review sessions are kept, in atoll/sessions, and what `atoll serve` keeps, in atoll/server, unless it is root's; else ~/.local/state. Only an absolute path counts";
+    XDG_RUNTIME_DIR: "where `atoll serve` listens, at atoll/atoll.sock, unless it is root's; else in its state directory. Only an absolute path counts";
+    NOTIFY_SOCKET: "whom `atoll serve` tells that it is ready, as systemd asks for";
     PATH: "where `atoll doctor` looks for runsc and criu";
     NO_COLOR: "no colours, if set";
     REMOTE_CONTAINERS: "set by editors in their development containers; `atoll doctor` then tells their settings";

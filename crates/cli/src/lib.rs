@@ -11,6 +11,7 @@ mod policy;
 mod reference;
 mod review;
 mod run;
+mod serve;
 mod session;
 mod status;
 pub mod supervise;
@@ -34,7 +35,11 @@ struct Cli {
 /// Runs the program: reads the arguments, does the command, tells a failure.
 #[must_use]
 pub fn main() -> Status {
-    let done = if std::env::args_os().nth(1).is_some_and(|name| name == "run") {
+    let role = std::env::args_os().nth(1);
+    if role.as_ref().is_some_and(|role| role == serve::spawner::ROLE) {
+        return serve::spawner::run();
+    }
+    let done = if role.is_some_and(|name| name == "run") {
         // The command that is started most and may take least: what it needs is
         // begun before the arguments are read, and only its own are known.
         let begun = Begun::now();

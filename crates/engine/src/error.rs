@@ -264,6 +264,13 @@ fn of_backend(error: &dyn std::error::Error, source: &BackendError) -> ApiError 
             answer.details.limit = Some("disk_bytes".to_owned());
             answer
         }
+        BackendError::OpenFiles { .. } => {
+            let next_step = "ask again later, or have the operator raise the limit of open files";
+            let mut answer = plain(ErrorCode::Capacity, error, next_step);
+            answer.retry = Retry::After { after_ms: CAPACITY_RETRY_MS };
+            answer.details.limit = Some("open_files".to_owned());
+            answer
+        }
         BackendError::Cancelled => plain(ErrorCode::Conflict, error, "ask again if it is wanted"),
         BackendError::Call { .. } => {
             plain(ErrorCode::Internal, error, "ask again; if it stays so, see the server's log")

@@ -6,6 +6,7 @@ mod discard;
 mod doctor;
 mod policy;
 pub(crate) mod run;
+mod serve;
 
 use crate::error::CliError;
 use crate::status::Status;
@@ -18,6 +19,7 @@ pub(crate) enum Command {
     Discard(discard::Args),
     Policy(policy::Args),
     Doctor(doctor::Args),
+    Serve(serve::Args),
 }
 
 impl Command {
@@ -29,6 +31,7 @@ impl Command {
             Self::Discard(args) => discard::run(args),
             Self::Policy(args) => policy::run(args),
             Self::Doctor(args) => doctor::run(args),
+            Self::Serve(args) => serve::run(args),
         }
     }
 }

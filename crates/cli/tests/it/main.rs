@@ -16,6 +16,8 @@ mod review;
 #[cfg(test)]
 mod run;
 #[cfg(test)]
+mod serve;
+#[cfg(test)]
 mod supervise;
 
 #[cfg(test)]

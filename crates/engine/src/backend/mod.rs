@@ -113,6 +113,12 @@ pub enum BackendError {
         /// What was being done, as in "while the directory was made".
         step: &'static str,
     },
+    /// The server, or what makes sandboxes for it, has as many open files as it may.
+    #[error("no more files can be opened, as was needed to {step}")]
+    OpenFiles {
+        /// What was being done, as in "make the directory".
+        step: &'static str,
+    },
     /// It was told to give up.
     #[error("it was cancelled")]
     Cancelled,

@@ -58,6 +58,12 @@ fn each_error_of_an_operation_says_what_happened_and_what_to_do() {
         (OperationError::TooManyExposures { id }, ErrorCode::Capacity, No, Retry::Unsafe),
         (failed(State::Running, call()), ErrorCode::Internal, No, Retry::Safe),
         (failed(State::Failed, call()), ErrorCode::Internal, Unknown, Retry::Safe),
+        (
+            failed(State::Stopped, BackendError::OpenFiles { step: "ask the spawner" }),
+            ErrorCode::Capacity,
+            No,
+            AFTER_1_S,
+        ),
         (failed(State::Stopped, BackendError::NotFound { id }), ErrorCode::Lost, No, Retry::Safe),
         (records(full()), ErrorCode::Capacity, No, Retry::Safe),
         (OperationError::Lost { id }, ErrorCode::Lost, Unknown, Retry::Unsafe),

@@ -5,6 +5,7 @@ use crate::backend::{BackendError, Capabilities};
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox;
 use atoll_jail::cgroup::{self, CgroupError, Group, Layout};
+use atoll_spawner::client::SpawnError;
 use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
@@ -228,16 +229,81 @@ pub(super) fn capabilities(layout: &Layout) -> Capabilities {
 
 /// A failed call of the system's.
 pub(super) fn call(step: &'static str) -> impl Fn(io::Error) -> BackendError {
-    move |source| match source.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOSPC | Errno::DQUOT) => BackendError::DiskFull { step },
-        _ => BackendError::Call { step, source },
-    }
+    move |source| used_up(step, &source).unwrap_or(BackendError::Call { step, source })
 }
 
-/// A failure that is not the system's own word.
+/// A failure that is not the system's own word, but may be caused by one.
 pub(super) fn other(
     step: &'static str,
     error: impl std::error::Error + Send + Sync + 'static,
 ) -> BackendError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(error) = cause {
+        let system = error.downcast_ref::<io::Error>();
+        if let Some(used_up) = system.and_then(|error| used_up(step, error)) {
+            return used_up;
+        }
+        cause = error.source();
+    }
     BackendError::Call { step, source: io::Error::other(error) }
+}
+
+/// What the spawner said.
+pub(super) fn unspawned(error: SpawnError) -> BackendError {
+    let step = "start the sandbox";
+    match error {
+        SpawnError::Ask(source) => call("ask the spawner")(source),
+        SpawnError::Failed(failed) => used_up(step, &io::Error::from_raw_os_error(failed.errno))
+            .unwrap_or_else(|| other(step, SpawnError::Failed(failed))),
+        SpawnError::Lost => other(step, error),
+    }
+}
+
+/// The error of something that there is no more of.
+fn used_up(step: &'static str, error: &io::Error) -> Option<BackendError> {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOSPC | Errno::DQUOT) => Some(BackendError::DiskFull { step }),
+        Some(Errno::MFILE | Errno::NFILE) => Some(BackendError::OpenFiles { step }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_spawner::order::Failed;
+
+    fn system(errno: Errno) -> io::Error {
+        io::Error::from_raw_os_error(errno.raw_os_error())
+    }
+
+    #[test]
+    fn what_is_used_up_is_found_wherever_it_is_said() {
+        let step = "make it";
+        for (errno, is_used_up) in [
+            (Errno::MFILE, true),
+            (Errno::NFILE, true),
+            (Errno::NOSPC, true),
+            (Errno::DQUOT, true),
+            (Errno::ACCESS, false),
+        ] {
+            let failed = Failed {
+                step: "clone3".to_owned(),
+                text: "no".to_owned(),
+                errno: errno.raw_os_error(),
+            };
+            let errors = [
+                call(step)(system(errno)),
+                other(step, SpawnError::Ask(system(errno))),
+                unspawned(SpawnError::Ask(system(errno))),
+                unspawned(SpawnError::Failed(failed)),
+            ];
+            for error in errors {
+                let is_call = matches!(error, BackendError::Call { .. });
+                assert_eq!(!is_call, is_used_up, "{errno:?}: {error:?}");
+            }
+        }
+        let lost = unspawned(SpawnError::Lost);
+        assert!(matches!(lost, BackendError::Call { .. }), "{lost:?}");
+    }
 }

@@ -22,7 +22,7 @@ use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{Stage, Tier};
 use atoll_jail::cgroup::{Group, Layout};
 use atoll_protocol::request::Request;
-use atoll_spawner::client::{self, SpawnError, Spawner};
+use atoll_spawner::client::{self, Spawner};
 use host::Places;
 use identity::Identities;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -124,10 +124,7 @@ impl Backend for Container {
         let order = order::order(&self.places, id, spec, self.identities.of(id, &self.places)?)?;
         self.places.clear_socket(id)?;
         let group = host::make_group(&self.layout, id, &spec.limits)?;
-        let spawned = self.spawner.spawn(&order).map_err(|error| match error {
-            SpawnError::Ask(source) => BackendError::Call { step: "ask the spawner", source },
-            error => host::other("start the sandbox", error),
-        })?;
+        let spawned = self.spawner.spawn(&order).map_err(host::unspawned)?;
         progress.reached(Stage::NetworkReady)?;
         if let (Some(group), Some(pid)) = (&group, Pid::from_raw(spawned.pid)) {
             group

@@ -1,0 +1,192 @@
+//! `atoll serve`: puts a server together, and ends it.
+//!
+//! | to know | read |
+//! |---|---|
+//! | where things are | [`places`] |
+//! | how the unix socket is taken and given back | [`socket`] |
+//! | how many sandboxes and connections there may be | [`capacity`] |
+//! | what is logged | [`log`] |
+//! | what ends it | [`end`] |
+//! | who makes sandboxes | [`spawner`] |
+//!
+//! Only what is below [`run`] knows an async runtime, and it is made after everything
+//! that a process with one thread has to do.
+
+mod capacity;
+mod end;
+mod first_key;
+mod log;
+mod notify;
+pub(crate) mod places;
+mod socket;
+pub(crate) mod spawner;
+
+use crate::error::CliError;
+use crate::status::Status;
+use atoll_engine::backend::Container;
+use atoll_engine::clock::SystemClock;
+use atoll_engine::{Config, Engine};
+use atoll_server::{KeyStore, Parts, Server};
+use capacity::Capacity;
+use end::Signals;
+pub(crate) use log::{Format, Level};
+use places::Places;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net;
+use tokio::sync::oneshot;
+
+/// How long the processes of a server that was killed may take to end what it had begun.
+const PREDECESSOR_WITHIN: Duration = Duration::from_secs(10);
+
+/// Exit status of a server that a signal cut short, less the signal.
+const EXIT_SIGNAL: u8 = 128;
+
+/// What was asked for.
+pub(crate) struct Wanted {
+    pub(crate) state: Option<PathBuf>,
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) first_key: FirstKey,
+    pub(crate) sandboxes_max: Option<usize>,
+    pub(crate) log_format: Format,
+    pub(crate) log_level: Level,
+}
+
+/// What becomes of the first key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FirstKey {
+    /// It is written to a file.
+    Keep,
+    /// It is printed.
+    Print,
+}
+
+/// Serves until a signal says that it is enough.
+pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
+    let places = Places::choose(wanted.state, wanted.socket)?;
+    log::begin(wanted.log_format, wanted.log_level);
+    places.make()?;
+    let _lock = places.lock()?;
+    // Clients that come early wait.
+    let unix = socket::Taken::take(&places.socket)?;
+    let tcp: Vec<TcpListener> =
+        wanted.listen.iter().map(|address| bind(*address)).collect::<Result<_, _>>()?;
+    // The resident process and every sandbox have the limits that we were given.
+    let backend = Container::open(&places.sandboxes(), spawner::command(), PREDECESSOR_WITHIN)
+        .map_err(|error| {
+            CliError::new(format!("cannot use the state directory {}", places.state.display()))
+                .because(error)
+        })?;
+    let capacity = Capacity::of(capacity::raise(), tcp.len() + 1, wanted.sandboxes_max)?;
+    let keys = KeyStore::open(places.keys())
+        .map_err(|error| CliError::new("cannot use the keys of the API").because(error))?;
+    if !tcp.is_empty() {
+        first_key::make(&keys, &places, wanted.first_key)?;
+    }
+    // Until here they end it as they end every program.
+    let signals = Signals::take()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| CliError::new("cannot start threads").because(error))?;
+    let served = runtime.block_on(serve(Prepared {
+        backend,
+        capacity,
+        keys,
+        places: &places,
+        unix: &unix,
+        tcp,
+        signals,
+    }));
+    // After a graceful end nothing runs on it; else what does is not waited for.
+    runtime.shutdown_background();
+    served
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
+    let failed = |error| CliError::new(format!("cannot listen on {address}")).because(error);
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Everything that a server is made of.
+struct Prepared<'a> {
+    backend: Container,
+    capacity: Capacity,
+    keys: KeyStore,
+    places: &'a Places,
+    unix: &'a socket::Taken,
+    tcp: Vec<TcpListener>,
+    signals: Signals,
+}
+
+async fn serve(prepared: Prepared<'_>) -> Result<Status, CliError> {
+    let Prepared { backend, capacity, keys, places, unix, tcp, signals } = prepared;
+    let clock = Arc::new(SystemClock);
+    let config = Config { sandboxes_max: capacity.sandboxes_max, ..Config::default() };
+    let engine = Engine::start(config, Arc::new(backend), clock.clone(), places.records())
+        .await
+        .map_err(|error| {
+            let state = places.state.display();
+            CliError::new(format!("cannot start on the state directory {state}")).because(error)
+        })?;
+    let engine = Arc::new(engine);
+    let failed = |error| CliError::new("cannot watch a socket").because(error);
+    let mut server = Server::new(Parts {
+        config: capacity.of_server(),
+        engine: engine.clone(),
+        clock,
+        keys: Arc::new(keys),
+        owner_uid: rustix::process::geteuid().as_raw(),
+        records_folder: places.state.clone(),
+    })
+    .on_unix(net::UnixListener::from_std(unix.listener().map_err(failed)?).map_err(failed)?);
+    tracing::info!(socket = %places.socket.display(), "listening");
+    for listener in tcp {
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!(%address, "listening");
+        }
+        server = server.on_tcp(net::TcpListener::from_std(listener).map_err(failed)?);
+    }
+    notify::tell(notify::READY);
+    let signals = signals.watch()?;
+    let (asked, was_asked) = oneshot::channel();
+    let shutdown = async {
+        let signal = signals.next().await;
+        tracing::info!(signal, "asked to end");
+        notify::tell(notify::STOPPING);
+        // Whoever waits for it does so until the end.
+        asked.send(()).ok();
+    };
+    let whole = async {
+        server.run(shutdown).await;
+        if let Some(engine) = Arc::into_inner(engine) {
+            engine.shutdown().await;
+        }
+    };
+    let asked_again = async {
+        match was_asked.await {
+            Ok(()) => signals.next().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = whole => {
+            tracing::info!("ended");
+            Ok(Status::SUCCESS)
+        }
+        signal = asked_again => {
+            tracing::warn!(signal, "asked again, and ended at once");
+            Ok(Status::from(EXIT_SIGNAL + signal))
+        }
+    }
+}
+
+/// A path in a message.
+fn shown(path: &Path) -> String {
+    atoll_store::escape::escape(path)
+}

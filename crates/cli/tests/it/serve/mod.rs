@@ -1,0 +1,11 @@
+//! `atoll serve` from outside, by root and by an ordinary user.
+
+mod ending;
+mod limits;
+mod log;
+mod places;
+mod support;
+mod tcp;
+
+use super::each;
+use support::{Answer, Served};
