@@ -10,6 +10,9 @@ pub struct Capabilities {
     pub tier: Tier,
     /// What can be done on this host; what cannot is refused by the flag's name.
     pub flags: CapabilityFlags,
+    /// Why flags are `false`, as far as there is more to say.
+    #[serde(default)]
+    pub missing: Vec<MissingCapability>,
     /// Most sandboxes at once, in every state.
     pub sandboxes_max: u64,
     /// The most that `limits` may ask for; absent where there is no cap.
@@ -32,6 +35,17 @@ pub struct CapabilityFlags {
     pub limit_pids: bool,
     /// A limit of disk space is enforced.
     pub limit_disk: bool,
+    /// Commands can run as root inside: `user` is `root`.
+    pub user_root: bool,
+}
+
+/// A flag that this host lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct MissingCapability {
+    /// The name of the flag.
+    pub flag: String,
+    /// Why it is missing, and what would change that.
+    pub reason: String,
 }
 
 /// How a server is. It is `ok` if every check is.

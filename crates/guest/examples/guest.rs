@@ -48,7 +48,9 @@ fn main() -> anyhow::Result<()> {
     let base = Base {
         environment: [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())].into(),
         directory: "/".into(),
+        root_environment: [].into(),
         sessions: format!("{socket}.sessions").into(),
+        root_sessions: format!("{socket}.root-sessions").into(),
         limits: Vec::new(),
         umask: 0o022,
     };

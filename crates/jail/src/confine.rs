@@ -1,6 +1,7 @@
 //! The walls that close around the workload itself, after the view is made:
 //! Landlock, capabilities, no_new_privs, seccomp.
 
+use crate::root;
 use crate::seccomp::{Options, Program, Trap, build};
 use atoll_sys::seccomp::Listener;
 use landlock::{
@@ -25,6 +26,8 @@ pub struct Confinement {
     pub nested_userns: bool,
     /// A helper runs beside PID 1, with id 2.
     pub has_helper: bool,
+    /// Commands may also run as the root inside: see [`crate::root`].
+    pub has_root: bool,
 }
 
 /// Why a wall could not be raised.
@@ -79,6 +82,16 @@ pub struct Filters {
 }
 
 impl Filters {
+    /// Assembles the filter for commands of the root inside. What it makes belongs to ids
+    /// that are nobody's on the host, so programs may run as their owners.
+    #[must_use]
+    pub fn for_root(confinement: &Confinement) -> Self {
+        let Confinement { ptrace, nested_userns, has_helper, .. } = *confinement;
+        let options =
+            Options { ptrace, nested_userns, has_helper, set_id: true, ..Options::default() };
+        Self { filter: build(&options), listener: Listener::None, without_listener: None }
+    }
+
     /// Assembles the filter for a run in this confinement with these calls handed
     /// over.
     #[must_use]
@@ -113,13 +126,15 @@ pub enum Listening {
 
 impl Walls {
     /// Prepares the walls in the finished view, and empties the bounding set of
-    /// the calling process on the way, which its children inherit.
+    /// the calling process on the way, which its children inherit: of all but the
+    /// rights of the root inside, if there is one.
     ///
     /// # Errors
     ///
     /// A kernel without Landlock, or a path that cannot be opened.
     pub fn prepare(confinement: &Confinement, filters: Filters) -> Result<Self, ConfineError> {
-        atoll_sys::caps::clear_bounding_set()
+        let kept = if confinement.has_root { root::RIGHTS } else { 0 };
+        atoll_sys::caps::keep_in_bounding_set(kept)
             .map_err(|source| ConfineError::Call { call: "prctl(PR_CAPBSET_DROP)", source })?;
         Ok(Self { rules: Some(rules(confinement)?), filters })
     }
@@ -132,6 +147,25 @@ impl Walls {
     pub fn try_clone(&self) -> io::Result<Self> {
         let rules = self.rules.as_ref().map(RulesetCreated::try_clone).transpose()?;
         Ok(Self { rules, filters: self.filters.clone() })
+    }
+
+    /// The same walls with another filter.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors.
+    pub fn with_filters(&self, filters: Filters) -> io::Result<Self> {
+        Ok(Self { filters, ..self.try_clone()? })
+    }
+
+    /// Has the calling process enter the Landlock domain, for good: all that it starts is
+    /// in the same one, and only so may one command signal another or look at it.
+    ///
+    /// # Errors
+    ///
+    /// A kernel without Landlock.
+    pub fn enter_domain(&mut self) -> Result<(), ConfineError> {
+        self.rules.take().map_or(Ok(()), restrict)
     }
 
     /// Takes the Landlock rules out, for a supervisor that enters their domain
@@ -165,6 +199,21 @@ impl Walls {
     /// The call that failed; the caller must then end.
     pub fn raise(self) -> Result<Option<OwnedFd>, ConfineError> {
         drop_capabilities(0)?;
+        self.raise_with_capabilities()
+    }
+
+    /// Has the calling thread become the root inside, and raises all walls around it, for
+    /// good.
+    ///
+    /// # Errors
+    ///
+    /// As [`Walls::raise`].
+    pub fn raise_as_root(self) -> Result<(), ConfineError> {
+        root::become_root()?;
+        self.raise_with_capabilities().map(drop)
+    }
+
+    fn raise_with_capabilities(self) -> Result<Option<OwnedFd>, ConfineError> {
         if let Some(rules) = self.rules {
             restrict(rules)?;
         }

@@ -6,7 +6,7 @@
 //! "go", and the child's first act is to make itself unreadable. Nothing else
 //! runs inside before that.
 
-use crate::spec::User;
+use crate::spec::{Ids, User};
 use atoll_sys::clone::{self, Fork};
 use atoll_sys::netns::Preparing;
 use atoll_sys::processor::{self, Affinity};
@@ -116,7 +116,8 @@ pub fn enter(network: Preparing, cgroup: Option<BorrowedFd<'_>>) -> Result<Side,
 }
 
 impl Launched {
-    /// Writes the id maps and gives the child's user namespace.
+    /// Writes the id maps, with `others` beside the user's own, and gives the child's
+    /// user namespace.
     ///
     /// A caller who is not root of its own user namespace may map only itself,
     /// and gives up setgroups(2) for it (user_namespaces(7)).
@@ -124,7 +125,7 @@ impl Launched {
     /// # Errors
     ///
     /// [`EnterError::Map`] with the file that could not be written.
-    pub fn map(&self, user: User) -> Result<OwnedFd, EnterError> {
+    pub fn map(&self, user: User, others: &[Ids]) -> Result<OwnedFd, EnterError> {
         let path = PathBuf::from(format!("/proc/{}", self.pid));
         let failed = |name: &str| {
             let path = path.join(name);
@@ -141,9 +142,15 @@ impl Launched {
         if !is_root {
             write("setgroups", "deny").map_err(failed("setgroups"))?;
         }
-        let line = |inside: u32, outside: u32| format!("{inside} {outside} 1\n");
-        write("uid_map", &line(user.inside_uid, user.outside_uid)).map_err(failed("uid_map"))?;
-        write("gid_map", &line(user.inside_gid, user.outside_gid)).map_err(failed("gid_map"))?;
+        let lines = |inside: u32, outside: u32| {
+            let own = Ids { inside, outside, count: 1 };
+            let all = std::iter::once(&own).chain(others);
+            all.map(|ids| format!("{} {} {}\n", ids.inside, ids.outside, ids.count)).collect()
+        };
+        let (uids, gids): (String, String) =
+            (lines(user.inside_uid, user.outside_uid), lines(user.inside_gid, user.outside_gid));
+        write("uid_map", &uids).map_err(failed("uid_map"))?;
+        write("gid_map", &gids).map_err(failed("gid_map"))?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         rustix::fs::openat(&directory, "ns/user", flags, Mode::empty()).map_err(failed("ns/user"))
     }

@@ -12,6 +12,7 @@ pub mod mountinfo;
 pub mod overlay;
 pub mod paths;
 pub mod plan;
+pub mod root;
 pub mod seccomp;
 pub mod spec;
 pub mod tell;

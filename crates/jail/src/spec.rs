@@ -24,6 +24,14 @@ pub struct User {
     pub outside_gid: u32,
 }
 
+/// Users and groups with consecutive numbers, inside and outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ids {
+    pub inside: u32,
+    pub outside: u32,
+    pub count: u32,
+}
+
 /// One place in the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {

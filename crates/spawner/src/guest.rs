@@ -1,13 +1,13 @@
 //! The half of a start that is the guest.
 
 use crate::order::{Failed, Order};
+use crate::view::{ROOT_HOME, RUN};
 use atoll_guest::message::{Failure, FailureKind};
 use atoll_guest::serve::{Base, Limits, Server};
-use atoll_jail::apply;
-use atoll_jail::confine::{ConfineError, Confinement, Filters, Walls};
+use atoll_jail::confine::{self, ConfineError, Confinement, Filters, Walls};
 use atoll_jail::enter::{Bond, Newborn};
 use atoll_jail::plan::Step;
-use atoll_jail::spec;
+use atoll_jail::{apply, root, spec};
 use atoll_protocol::exec::User;
 use atoll_protocol::octets::Octets;
 use atoll_sys::process::{self, SignalSet};
@@ -24,9 +24,12 @@ pub(crate) const LIVE: &[u8] = b"live";
 /// Everything that a guest needs, planned before it exists.
 pub(crate) struct Plan {
     pub(crate) user: spec::User,
+    pub(crate) others: Vec<spec::Ids>,
     pub(crate) steps: Vec<Step>,
     pub(crate) confinement: Confinement,
     pub(crate) filters: Filters,
+    /// For commands of the root inside, if there is one.
+    pub(crate) root_filters: Option<Filters>,
     pub(crate) base: Base,
 }
 
@@ -40,12 +43,36 @@ pub(crate) fn base(order: &Order) -> Base {
     let processes = order.processes.map(|limit| (Resource::Nproc, lowered(Resource::Nproc, limit)));
     Base {
         environment: order.environment.iter().map(variable).collect(),
+        root_environment: order
+            .root
+            .iter()
+            .flat_map(|root| &root.environment)
+            .map(variable)
+            .collect(),
         directory: order.directory.as_path().to_owned(),
-        // Private, and gone with the processes that it is about.
-        sessions: "/run/atoll/sessions".into(),
+        // Private, and gone with the processes that they are about.
+        sessions: SESSIONS.into(),
+        root_sessions: ROOT_SESSIONS.into(),
         limits: [(Resource::Nofile, files)].into_iter().chain(processes).collect(),
         umask: 0o022,
     }
+}
+
+const SESSIONS: &str = "/run/atoll/sessions";
+const ROOT_SESSIONS: &str = "/run/atoll/root-sessions";
+
+/// Gives the root inside what is its own: nobody else may change what it takes up.
+fn give_to_root() -> Result<(), Failed> {
+    use std::os::unix::fs::{DirBuilderExt as _, chown};
+    let failed = |error: io::Error| Failed::io("chown", &error);
+    let make = |path: &str, mode| std::fs::DirBuilder::new().mode(mode).create(path);
+    make("/run/atoll", 0o755).map_err(failed)?;
+    make(SESSIONS, 0o700).map_err(failed)?;
+    make(ROOT_SESSIONS, 0o700).map_err(failed)?;
+    for path in [ROOT_SESSIONS, "/run/atoll", RUN, ROOT_HOME] {
+        chown(path, Some(0), Some(0)).map_err(failed)?;
+    }
+    Ok(())
 }
 
 /// Nobody inside may raise what we have.
@@ -110,10 +137,7 @@ fn prepare(
         Failed::new(error.call, &error, errno)
     })?;
     drop(handed);
-    let walls = Walls::prepare(&plan.confinement, plan.filters).map_err(|error| {
-        let (step, errno) = error.step();
-        Failed::new(step, &error, errno)
-    })?;
+    let mut walls = Walls::prepare(&plan.confinement, plan.filters).map_err(unconfined)?;
     // Connections and commands need more than a shell gives; theirs is in the base.
     let nofile = getrlimit(Resource::Nofile);
     let nofile = Rlimit { current: nofile.maximum, ..nofile };
@@ -123,46 +147,82 @@ fn prepare(
     atoll_guest::init::leave_standard_descriptors();
     // The socket tells the process that listens to whoever connects.
     rustix::net::listen(&socket, BACKLOG).map_err(|error| Failed::io("listen", &error.into()))?;
-    atoll_jail::confine::drop_capabilities(0)
-        .map_err(|error| Failed::new("capset", &error, error.step().1))?;
-    let walls = Box::new(Raised { walls });
+    // All that it starts may signal each other then.
+    walls.enter_domain().map_err(unconfined)?;
+    let root = match plan.root_filters {
+        Some(filters) => {
+            give_to_root()?;
+            root::keep_in_reserve().map_err(unconfined)?;
+            let walls = walls.with_filters(filters);
+            Some(walls.map_err(|error| Failed::io("landlock", &error))?)
+        }
+        None => {
+            confine::drop_capabilities(0).map_err(unconfined)?;
+            None
+        }
+    };
+    let walls = Box::new(Raised { walls, root });
     Server::new(socket, plan.base, walls, Limits::default())
         .map_err(|error| Failed::io("signalfd", &error))
+}
+
+fn unconfined(error: ConfineError) -> Failed {
+    let (step, errno) = error.step();
+    Failed::new(step, &error, errno)
 }
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// The walls of the jail around every command.
+/// The walls of the jail around every command. All are in one Landlock domain.
 struct Raised {
     walls: Walls,
+    /// Those around commands of the root inside.
+    root: Option<Walls>,
 }
 
 impl atoll_guest::serve::Walls for Raised {
     fn raise(&mut self, user: User) -> Result<(), Failure> {
-        debug_assert!(self.has(user), "the server asks first");
-        self.again()?.raise().map(|_| ()).map_err(|error| refused(&error))
+        match (user, &self.root) {
+            (User::Workload, _) => self.user()?.raise().map(drop).map_err(|error| refused(&error)),
+            (User::Root, Some(walls)) => {
+                again(walls)?.raise_as_root().map_err(|error| refused(&error))
+            }
+            (User::Root, None) => Err(Failure {
+                kind: FailureKind::Jail,
+                step: "user".to_owned(),
+                text: "this sandbox has no root".to_owned(),
+                errno: 0,
+            }),
+        }
     }
 
     fn raise_around_worker(&mut self) -> Result<(), Failure> {
-        self.again()?.raise_without_filter().map_err(|error| refused(&error))
+        self.user()?.raise_without_filter().map_err(|error| refused(&error))
     }
 
     fn has(&self, user: User) -> bool {
-        // One user is mapped.
-        user == User::Workload
+        user == User::Workload || self.root.is_some()
     }
 }
 
 impl Raised {
-    fn again(&self) -> Result<Walls, Failure> {
-        self.walls.try_clone().map_err(|error| Failure {
-            kind: FailureKind::Jail,
-            step: "landlock".to_owned(),
-            text: format!("no descriptor for the walls: {error}"),
-            errno: error.raw_os_error().unwrap_or(0),
-        })
+    /// Those of the ordinary user, for a process that has nothing of root's any more.
+    fn user(&self) -> Result<Walls, Failure> {
+        if self.root.is_some() {
+            root::renounce().map_err(|error| refused(&error))?;
+        }
+        again(&self.walls)
     }
+}
+
+fn again(walls: &Walls) -> Result<Walls, Failure> {
+    walls.try_clone().map_err(|error| Failure {
+        kind: FailureKind::Jail,
+        step: "landlock".to_owned(),
+        text: format!("no descriptor for the walls: {error}"),
+        errno: error.raw_os_error().unwrap_or(0),
+    })
 }
 
 fn refused(error: &ConfineError) -> Failure {

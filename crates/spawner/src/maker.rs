@@ -1,11 +1,12 @@
 //! A process for one order: makes the guest, tells the server, and ends.
 
 use crate::guest::{self, LIVE, Plan, READY};
-use crate::order::{Answer, Failed, Order};
+use crate::order::{self, Answer, Failed, Order};
 use crate::view;
 use atoll_guest::workload::now_us;
 use atoll_jail::confine::{Filters, Listening};
 use atoll_jail::enter::{self, EnterError, Launched, Side};
+use atoll_jail::spec;
 use atoll_sys::netns;
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -48,8 +49,10 @@ fn start(order: &Order, begun_us: u64) -> Result<(Answer, Launched), Failed> {
         atoll_jail::plan::plan(&view.spec).map_err(|error| Failed::new("plan", &error, 0))?;
     let plan = Plan {
         user: view.spec.user,
+        others: order.root.iter().flat_map(|root| &root.ids).map(ids).collect(),
         steps,
         filters: Filters::build(&view.confinement, &[], Listening::Nobody),
+        root_filters: order.root.as_ref().map(|_| Filters::for_root(&view.confinement)),
         confinement: view.confinement,
         base: guest::base(order),
     };
@@ -68,12 +71,16 @@ fn start(order: &Order, begun_us: u64) -> Result<(Answer, Launched), Failed> {
         Side::Outside(launched) => launched,
     };
     let cloned_us = now_us() - begun_us;
-    launched.map(plan.user).map_err(|error| refused(&error))?;
+    launched.map(plan.user, &plan.others).map_err(|error| refused(&error))?;
     launched.go().map_err(|error| refused(&error))?;
     drop((handed, socket));
     await_ready(&launched)?;
     let (pid, ready_us) = (launched.pid, now_us() - begun_us);
     Ok((Answer::Started { pid, cloned_us, ready_us }, launched))
+}
+
+fn ids(ids: &order::Ids) -> spec::Ids {
+    spec::Ids { inside: ids.inside, outside: ids.outside, count: ids.count }
 }
 
 /// The guest's socket, on which it will listen itself: until then nobody finds it.

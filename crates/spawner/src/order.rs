@@ -23,6 +23,9 @@ pub struct Order {
     pub etc: Octets,
     /// Whom the commands run as.
     pub user: User,
+    /// The root inside, if commands may run as that too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root: Option<Root>,
     /// Directories of the host that it gets.
     pub binds: Vec<Bind>,
     /// Host name inside.
@@ -63,6 +66,28 @@ pub struct User {
     pub outside_uid: u32,
     /// Gid on the host.
     pub outside_gid: u32,
+}
+
+/// The root inside, which is nobody on the host either.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Root {
+    /// All ids inside but the user's own; uid and gid 0 are among them.
+    pub ids: Vec<Ids>,
+    /// Variables of its commands that differ from the user's.
+    pub environment: Vec<(Octets, Octets)>,
+}
+
+/// Users and groups with consecutive numbers, inside and on the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ids {
+    /// The first one inside.
+    pub inside: u32,
+    /// Who that is on the host.
+    pub outside: u32,
+    /// How many.
+    pub count: u32,
 }
 
 /// A directory of the host at a place inside.

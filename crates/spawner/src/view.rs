@@ -14,20 +14,32 @@ pub(crate) struct View {
     pub(crate) handed: Vec<PathBuf>,
 }
 
+/// What belongs to programs that run.
+pub(crate) const RUN: &str = "/run";
+
+/// The home of the root inside.
+pub(crate) const ROOT_HOME: &str = "/root";
+
 /// Puts the view together. Root `hands_in` what the sandbox's user may not reach.
 pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
     let mut view = host::own();
+    if order.root.is_some() {
+        // Everybody may make something in the first, and nobody take another's away.
+        view.retain(|entry| entry.at != Path::new(RUN));
+        view.extend([Entry::private(RUN, 0o1777), Entry::private(ROOT_HOME, 0o700)]);
+    }
     if order.image == Image::Host {
         view.extend(host::system());
     }
     view.push(bind(Path::new("/etc"), order.etc.as_path(), Access::ReadOnly));
     let proc = What::Proc {
-        cover_root_writable: order.user.inside_uid == 0,
+        cover_root_writable: order.user.inside_uid == 0 || order.root.is_some(),
         nested_userns: false,
         watches: host::watches(),
     };
     view.push(Entry::new("/proc", proc));
-    let mut writable: Vec<PathBuf> = ["/tmp", "/run", "/dev/shm"].map(PathBuf::from).into();
+    let mut writable: Vec<PathBuf> = ["/tmp", RUN, "/dev/shm"].map(PathBuf::from).into();
+    writable.extend(order.root.as_ref().map(|_| PathBuf::from(ROOT_HOME)));
     for one in &order.binds {
         let (at, source) = (one.at.as_path(), one.source.as_path());
         view.retain(|entry| !entry.at.starts_with(at));
@@ -56,6 +68,7 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
             ptrace: true,
             nested_userns: false,
             has_helper: false,
+            has_root: order.root.is_some(),
         },
         handed,
     })

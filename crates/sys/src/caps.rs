@@ -2,7 +2,15 @@
 
 use std::io;
 
-/// `CAP_SYS_PTRACE` of capabilities(7).
+/// Numbers of capabilities(7).
+pub const CHOWN: u32 = 0;
+pub const DAC_OVERRIDE: u32 = 1;
+pub const FOWNER: u32 = 3;
+pub const FSETID: u32 = 4;
+pub const KILL: u32 = 5;
+pub const SETGID: u32 = 6;
+pub const SETUID: u32 = 7;
+pub const SETPCAP: u32 = 8;
 pub const SYS_PTRACE: u32 = 19;
 
 #[repr(C)]
@@ -19,16 +27,16 @@ struct Data {
     inheritable: u32,
 }
 
-/// Empties the bounding set, for the calling process and all its children:
-/// no execve(2) gives any capability again.
+/// Leaves just the capabilities of `keep` (bit n is capability n) in the bounding set,
+/// for the calling process and all its children: no execve(2) gives any other again.
 ///
 /// Source: capabilities(7), prctl(2) `PR_CAPBSET_DROP`.
 ///
 /// # Errors
 ///
 /// `EPERM` without `CAP_SETPCAP`.
-pub fn clear_bounding_set() -> io::Result<()> {
-    for capability in 0..64 {
+pub fn keep_in_bounding_set(keep: u64) -> io::Result<()> {
+    for capability in (0..64).filter(|capability| keep & (1 << capability) == 0) {
         // SAFETY: prctl with integers only.
         let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
         if result != 0 {
@@ -49,10 +57,27 @@ pub fn clear_bounding_set() -> io::Result<()> {
 ///
 /// `EPERM` for a capability that is not permitted now.
 pub fn keep_only(keep: u64) -> io::Result<()> {
+    keep_permitted(keep, keep)
+}
+
+/// Keeps just the capabilities in `permitted`, and has those in `effective` of them
+/// count from now on; nothing is inheritable or ambient.
+///
+/// Source: capset(2).
+///
+/// # Errors
+///
+/// `EPERM` for a capability that is not permitted now, or to be effective only.
+pub fn keep_permitted(permitted: u64, effective: u64) -> io::Result<()> {
     const VERSION_3: u32 = 0x2008_0522;
     let mut header = Header { version: VERSION_3, pid: 0 };
-    let words = [(keep & 0xffff_ffff) as u32, (keep >> 32) as u32];
-    let data = words.map(|word| Data { effective: word, permitted: word, inheritable: 0 });
+    let halves = |set: u64| [(set & 0xffff_ffff) as u32, (set >> 32) as u32];
+    let ([low, high], [low_now, high_now]) = (halves(permitted), halves(effective));
+    let data = [(low, low_now), (high, high_now)].map(|(permitted, effective)| Data {
+        effective,
+        permitted,
+        inheritable: 0,
+    });
     // SAFETY: header and two data words are what version 3 asks for.
     let result =
         unsafe { libc::syscall(libc::SYS_capset, std::ptr::from_mut(&mut header), data.as_ptr()) };

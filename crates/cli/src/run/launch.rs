@@ -162,7 +162,7 @@ fn launch(
             .attach(pid)
             .map_err(|error| CliError::new("the limits cannot be set").because(error))?;
     }
-    let userns = launched.map(inside.user).map_err(made)?;
+    let userns = launched.map(inside.user, &[]).map_err(made)?;
     launched.go().map_err(made)?;
     // The sandbox is on its way: what is put away now keeps nobody waiting.
     drop(handed);

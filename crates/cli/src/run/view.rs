@@ -169,6 +169,7 @@ pub(crate) fn build(given: &Given<'_>) -> Result<View, ImageError> {
             ptrace: given.policy.kernel.ptrace.value,
             nested_userns: given.policy.kernel.nested_userns.value,
             has_helper,
+            has_root: false,
         },
         handed,
         late,

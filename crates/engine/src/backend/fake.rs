@@ -333,6 +333,7 @@ impl Fake {
             limit_cpus: true,
             limit_pids: true,
             limit_disk: true,
+            user_root: true,
         };
         Self { host: host.clone(), capabilities }
     }

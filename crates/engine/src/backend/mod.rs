@@ -53,6 +53,8 @@ pub struct Capabilities {
     pub limit_pids: bool,
     /// A limit of disk space is enforced.
     pub limit_disk: bool,
+    /// Commands can run as root inside.
+    pub user_root: bool,
 }
 
 impl Capabilities {
@@ -143,6 +145,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// What can be done on this host.
     fn capabilities(&self) -> Capabilities;
+
+    /// Why flags are missing, as far as there is more to say than that they are: the flag,
+    /// and the reason in words.
+    fn missing(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 
     /// Makes everything of a sandbox that is kept while it is stopped.
     ///

@@ -235,6 +235,11 @@ impl Engine {
         (self.shared.backend.tier(), self.shared.backend.capabilities())
     }
 
+    /// Why flags of [`Engine::tier`] are missing: the flag, and the reason in words.
+    pub fn missing(&self) -> Vec<(&'static str, String)> {
+        self.shared.backend.missing()
+    }
+
     /// Takes nothing more on, and waits until everything that was begun has come to its
     /// end. The sandboxes stay as they are; the next engine takes them up.
     pub async fn shutdown(self) {

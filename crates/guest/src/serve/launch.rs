@@ -25,11 +25,15 @@ use std::path::PathBuf;
 pub struct Base {
     /// Variables; a request names those that differ.
     pub environment: BTreeMap<OsString, OsString>,
+    /// Of root's, those that differ from that.
+    pub root_environment: BTreeMap<OsString, OsString>,
     /// Where a command starts that names no directory.
     pub directory: PathBuf,
     /// Where the state of sessions lies: a directory that every command may write, and
     /// that is made if need be.
     pub sessions: PathBuf,
+    /// The same of root's, which nobody else may write.
+    pub root_sessions: PathBuf,
     /// Resource limits: soft and hard become this.
     pub limits: Vec<(Resource, Rlimit)>,
     /// File mode creation mask.
@@ -169,6 +173,9 @@ fn lay_out(command: &Command, base: &Base, standard: [Standard; 3]) -> Result<Wo
 
 fn environment(command: &Command, base: &Base) -> Result<BTreeMap<OsString, OsString>, Problem> {
     let mut environment = base.environment.clone();
+    if command.user == User::Root {
+        environment.extend(base.root_environment.clone());
+    }
     for (name, value) in &command.environment {
         if name.as_bytes().is_empty() || name.as_bytes().contains(&b'=') {
             let text = format!("{:?} is no name of a variable", name.as_os_str());

@@ -7,7 +7,7 @@
 //! output, errors and status are those of any exec.
 
 use super::launch::Base;
-use atoll_protocol::exec::{Command, SESSION_BYTES_MAX};
+use atoll_protocol::exec::{Command, SESSION_BYTES_MAX, User};
 use atoll_protocol::octets::Octets;
 use atoll_protocol::problem::{Code, Problem};
 use std::fs::DirBuilder;
@@ -28,8 +28,12 @@ pub(super) fn command(session: &str, command: &Command, base: &Base) -> Result<C
     let [script] = command.arguments.as_slice() else {
         return Err(invalid("in a session a command is one text of shell".to_owned()));
     };
-    let state = base.sessions.join(session);
-    make_directory(&base.sessions).map_err(|error| {
+    let sessions = match command.user {
+        User::Workload => &base.sessions,
+        User::Root => &base.root_sessions,
+    };
+    let state = sessions.join(session);
+    make_directory(sessions).map_err(|error| {
         Problem::new(Code::Failed, format!("no place for the session's state: {error}"))
             .with_errno(error.raw_os_error())
     })?;
@@ -104,7 +108,7 @@ mod tests {
             arguments: vec![octets("true")],
             environment: vec![(octets("A"), Some(octets("it's; $x"))), (octets("B"), None)],
             directory: Some(octets("/a b")),
-            user: atoll_protocol::exec::User::Workload,
+            user: User::Workload,
         };
         let text = String::from_utf8(before(&command)).unwrap();
         assert_eq!(text, "cd -- '/a b' || exit\nexport A='it'\\''s; $x'\nunset -v B\n");

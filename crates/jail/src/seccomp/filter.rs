@@ -78,6 +78,9 @@ pub struct Options<'a> {
     pub nested_userns: bool,
     /// A helper runs beside PID 1.
     pub has_helper: bool,
+    /// Files may get the bits of programs that run as their owner: where they belong to
+    /// ids that are nobody's on the host.
+    pub set_id: bool,
     /// A supervisor listens, so refusals are told to it.
     pub listener: bool,
     /// It performs calls, for which a Landlock domain of the caller's own would not
@@ -139,6 +142,7 @@ fn lifted(refused: &Refused, options: &Options<'_>) -> bool {
         table::Why::OtherProcesses => options.ptrace,
         table::Why::Namespaces => options.nested_userns,
         table::Why::Domains => !options.performs,
+        table::Why::SetId => options.set_id,
         _ => false,
     }
 }

@@ -117,6 +117,10 @@ fn options_lift_their_own_rules_only() {
     assert_eq!(run(&nested, ARCH, number("ptrace"), [0; 6]), RET_ERRNO | 1);
     let domains = number("landlock_create_ruleset");
     assert_eq!(run(&nested, ARCH, domains, [0; 6]), RET_ALLOW);
+    let set_id = build(&Options { set_id: true, ..Options::default() });
+    let fchmod = (number("fchmod"), [3, 0o4755, 0, 0, 0, 0]);
+    assert_eq!(run(&set_id, ARCH, fchmod.0, fchmod.1), RET_ALLOW);
+    assert_eq!(run(&debug, ARCH, fchmod.0, fchmod.1), RET_ERRNO | 1);
     let performs = build(&Options { performs: true, listener: true, ..Options::default() });
     assert_eq!(run(&performs, ARCH, domains, [0; 6]), RET_ERRNO | table::ENOSYS.unsigned_abs());
 }

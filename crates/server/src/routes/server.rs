@@ -6,7 +6,7 @@ use crate::app::App;
 use crate::error::Failure;
 use crate::health;
 use atoll_api::error::{ErrorBody, ErrorCode};
-use atoll_api::server::{Capabilities, CapabilityFlags, Health, HealthStatus};
+use atoll_api::server::{Capabilities, CapabilityFlags, Health, HealthStatus, MissingCapability};
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -45,7 +45,14 @@ async fn capabilities(_: Reader, State(app): State<Arc<App>>) -> Json<Capabiliti
             limit_cpus: can.limit_cpus,
             limit_pids: can.limit_pids,
             limit_disk: can.limit_disk,
+            user_root: can.user_root,
         },
+        missing: app
+            .engine
+            .missing()
+            .into_iter()
+            .map(|(flag, reason)| MissingCapability { flag: flag.to_owned(), reason })
+            .collect(),
         sandboxes_max: u64::try_from(config.sandboxes_max).unwrap_or(u64::MAX),
         limits_max: config.caps.limits,
         lifecycle_max: config.caps.lifecycle,

@@ -3,14 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod death;
+mod root;
 mod start;
 mod walls;
 
 use atoll_jail::host::Account;
+use atoll_protocol::exec;
 use atoll_protocol::octets::Octets;
 use atoll_spawner::client::{Spawned, Spawner};
-use atoll_spawner::order::{Bind, Image, Order};
-use atoll_testkit::guest::Socket;
+use atoll_spawner::order::{Bind, Ids, Image, Order, Root};
+use atoll_testkit::guest::{Socket, sh};
 use atoll_testkit::run::User;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::unix::fs::PermissionsExt as _;
@@ -75,6 +77,7 @@ impl Host {
                 outside_uid: outside,
                 outside_gid: gid,
             },
+            root: (self.user == User::Root).then(root),
             binds: vec![Bind {
                 source: octets(&home),
                 at: octets(Path::new("/home/user")),
@@ -97,8 +100,22 @@ impl Host {
     }
 }
 
-/// Nobody has this id.
-const OUTSIDE: u32 = 70_001;
+/// Nobody has these ids: the sandbox's user, and the first of its others.
+const OUTSIDE: u32 = 71_000;
+const OUTSIDE_ROOT: u32 = 70_000;
+
+/// A root inside, with the accounts that a system has.
+fn root() -> Root {
+    let ids = |inside, outside, count| Ids { inside, outside, count };
+    Root {
+        ids: vec![
+            ids(0, OUTSIDE_ROOT, 1000),
+            ids(1001, OUTSIDE + 1, 22),
+            ids(65_534, OUTSIDE + 23, 1),
+        ],
+        environment: vec![(text("HOME"), text("/root"))],
+    }
+}
 
 fn own_gid(user: User) -> u32 {
     user.uid().unwrap_or(rustix::process::getgid().as_raw())
@@ -125,6 +142,14 @@ impl Sandbox {
     /// What a line of shell prints inside.
     fn sh(&self, script: &str) -> String {
         let ran = self.socket.sh(script);
+        format!("{}{}", ran.text(), String::from_utf8_lossy(&ran.stderr))
+    }
+
+    /// The same as the root inside.
+    fn root_sh(&self, script: &str) -> String {
+        let mut start = sh(script);
+        start.command.user = exec::User::Root;
+        let ran = self.socket.run(start);
         format!("{}{}", ran.text(), String::from_utf8_lossy(&ran.stderr))
     }
 

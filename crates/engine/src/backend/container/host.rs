@@ -174,7 +174,8 @@ pub(super) fn own_home(places: &Places, id: SandboxId, user: Ids) -> Result<(), 
     let home = places.home(id);
     let step = "give the home to the sandbox's user";
     if rustix::process::geteuid().is_root() {
-        chown(&home, Some(user.uid), Some(user.gid)).map_err(call(step))?;
+        let (uid, gid) = user.user();
+        chown(&home, Some(uid), Some(gid)).map_err(call(step))?;
     }
     Ok(())
 }
@@ -224,7 +225,27 @@ pub(super) fn capabilities(layout: &Layout) -> Capabilities {
         limit_pids: has(cgroup::Limit::Pids),
         // Files lie on a file system of the host's without a quota.
         limit_disk: false,
+        user_root: rustix::process::geteuid().is_root(),
     }
+}
+
+/// Why a flag is missing.
+pub(super) fn missing(can: Capabilities) -> Vec<(&'static str, String)> {
+    let reasons = [
+        (
+            can.user_root,
+            "user_root",
+            "the server is an ordinary user, who may map no other id than its own into a sandbox; \
+             run it as root",
+        ),
+        (
+            can.limit_disk,
+            "limit_disk",
+            "files of a sandbox lie on a file system of the host's, which gives no quota for them",
+        ),
+    ];
+    let missing = reasons.into_iter().filter(|(has, ..)| !has);
+    missing.map(|(_, flag, reason)| (flag, reason.to_owned())).collect()
 }
 
 /// A failed call of the system's.

@@ -1,31 +1,79 @@
-//! Who the user of a sandbox is on the host.
+//! Who the users of a sandbox are on the host.
 //!
-//! An ordinary server's sandboxes are all its own user. Root's get an id each that
-//! no account has, so that they are strangers to each other and to everybody. Which one
-//! is written nowhere but in the owner of the sandbox's home.
+//! An ordinary server's sandboxes are all its own user. Root's get a block of ids each
+//! that no account has, so that they are strangers to each other and to everybody. Which
+//! one is written nowhere but in the owner of the sandbox's home.
 
 use super::host::{Places, call};
 use crate::backend::BackendError;
 use atoll_api::id::SandboxId;
+use atoll_spawner::order::{self, User};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Mutex, PoisonError};
 
-/// Ids that are given to root's sandboxes: beyond those of accounts and of the ranges
-/// that subuid(5) and systemd give out.
-const RANGE: Range<u32> = 0x7100_0000..0x7110_0000;
+/// The user inside, and its group.
+pub(super) const UID: u32 = 1000;
 
-/// A user and a group of the host.
+/// First ids of the blocks that are given to root's sandboxes: beyond those of accounts
+/// and of the ranges that subuid(5) and systemd give out.
+const RANGE: Range<u32> = 0x7100_0000..0x7F00_0000;
+
+/// Ids in a block: those of a system's own accounts, of the first user and of nobody.
+const COUNT: u32 = 1024;
+
+/// Nobody inside, the last id of a block outside.
+const NOBODY: u32 = 65_534;
+
+/// The ids of a sandbox on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ids {
-    pub(super) uid: u32,
-    pub(super) gid: u32,
+pub(super) enum Ids {
+    /// The user alone, who is the server's own.
+    Own { uid: u32, gid: u32 },
+    /// The block that begins with this one, for users and groups alike.
+    Block(u32),
+}
+
+impl Ids {
+    /// The owner and the group of what belongs to the user.
+    pub(super) fn user(self) -> (u32, u32) {
+        match self {
+            Self::Own { uid, gid } => (uid, gid),
+            Self::Block(first) => (first + UID, first + UID),
+        }
+    }
+
+    /// The user, as the spawner is told.
+    pub(super) fn as_user(self) -> User {
+        let (outside_uid, outside_gid) = self.user();
+        User { inside_uid: UID, inside_gid: UID, outside_uid, outside_gid }
+    }
+
+    /// All others.
+    pub(super) fn others(self) -> Vec<order::Ids> {
+        let Self::Block(first) = self else { return Vec::new() };
+        let (after, last) = (UID + 1, COUNT - 1);
+        vec![
+            order::Ids { inside: 0, outside: first, count: UID },
+            order::Ids { inside: after, outside: first + after, count: last - after },
+            order::Ids { inside: NOBODY, outside: first + last, count: 1 },
+        ]
+    }
+
+    /// Whose home it is.
+    fn of_home(uid: u32, gid: u32) -> Self {
+        let first = uid.checked_sub(UID).filter(|first| RANGE.contains(first));
+        match first {
+            Some(first) if first % COUNT == 0 && gid == uid => Self::Block(first),
+            _ => Self::Own { uid, gid },
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Identities {
-    /// Taken ids; only root gives any.
+    /// First ids of the blocks that are taken; only root gives any.
     taken: Mutex<BTreeMap<u32, SandboxId>>,
 }
 
@@ -34,8 +82,10 @@ impl Identities {
     pub(super) fn find(places: &Places) -> Result<Self, BackendError> {
         let mut taken = BTreeMap::new();
         for id in places.list()? {
-            if let Ok(home) = places.home(id).symlink_metadata() {
-                taken.insert(home.uid(), id);
+            if let Ok(home) = places.home(id).symlink_metadata()
+                && let Ids::Block(first) = Ids::of_home(home.uid(), home.gid())
+            {
+                taken.insert(first, id);
             }
         }
         Ok(Self { taken: Mutex::new(taken) })
@@ -47,28 +97,72 @@ impl Identities {
             return self.of(id, places);
         }
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        // Behind the last one: an id that was just given back may still own something.
-        let last = taken.keys().copied().filter(|uid| RANGE.contains(uid)).max();
-        let next = last.map_or(RANGE.start, |uid| uid + 1);
-        let uid = (next..RANGE.end).chain(RANGE.start..next).find(|uid| !taken.contains_key(uid));
-        let uid = uid.ok_or_else(|| {
+        let first = next(&taken).ok_or_else(|| {
             let source = std::io::Error::other("every id for sandboxes is taken");
             BackendError::Call { step: "find a user for the sandbox", source }
         })?;
-        taken.insert(uid, id);
-        Ok(Ids { uid, gid: uid })
+        taken.insert(first, id);
+        Ok(Ids::Block(first))
     }
 
     /// The ids of a sandbox that is there.
     pub(super) fn of(&self, id: SandboxId, places: &Places) -> Result<Ids, BackendError> {
         let home = places.home(id).symlink_metadata();
         let home = home.map_err(call("look at the sandbox's home"))?;
-        Ok(Ids { uid: home.uid(), gid: home.gid() })
+        Ok(Ids::of_home(home.uid(), home.gid()))
     }
 
     /// Lets others have the ids of a sandbox that is gone.
     pub(super) fn give_back(&self, id: SandboxId) {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         taken.retain(|_, owner| *owner != id);
+    }
+}
+
+/// A block that nobody has, behind the last one: ids that were just given back may still
+/// own something.
+fn next(taken: &BTreeMap<u32, SandboxId>) -> Option<u32> {
+    let of = |range: Range<u32>| range.step_by(COUNT as usize);
+    let last = taken.keys().next_back().copied();
+    let after = last.map_or(RANGE.start, |first| first + COUNT);
+    of(after..RANGE.end).chain(of(RANGE.start..after)).find(|first| !taken.contains_key(first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_do_not_meet_and_are_known_by_their_user() {
+        let mut taken = BTreeMap::new();
+        let mut owners = std::collections::BTreeSet::new();
+        for number in 0..50 {
+            let first = next(&taken).unwrap();
+            let ids = Ids::Block(first);
+            let (uid, gid) = ids.user();
+            assert_eq!(Ids::of_home(uid, gid), ids);
+            assert!(owners.insert(uid));
+            for range in ids.others() {
+                assert!(range.outside >= RANGE.start && range.outside + range.count <= RANGE.end);
+                for id in range.outside..range.outside + range.count {
+                    assert!(owners.insert(id), "{id} twice");
+                }
+            }
+            taken.insert(first, SandboxId::from_random([number; 10]));
+        }
+        // What was given back comes last; when all are taken there is none.
+        let given_back = *taken.keys().nth(7).unwrap();
+        taken.remove(&given_back);
+        assert_ne!(next(&taken), Some(given_back));
+        taken.insert(RANGE.end - COUNT, SandboxId::from_random([99; 10]));
+        assert_eq!(next(&taken), Some(given_back));
+    }
+
+    #[test]
+    fn other_owners_have_just_themselves() {
+        for (uid, gid) in [(0, 0), (1000, 1000), (RANGE.start + 1, 0), (RANGE.start + UID, 0)] {
+            let ids = Ids::of_home(uid, gid);
+            assert_eq!((ids.user(), ids.others()), ((uid, gid), Vec::new()));
+        }
     }
 }

@@ -101,6 +101,10 @@ impl Backend for Container {
         host::capabilities(&self.layout)
     }
 
+    fn missing(&self) -> Vec<(&'static str, String)> {
+        host::missing(self.capabilities())
+    }
+
     fn create(&self, id: SandboxId, spec: &Spec, progress: &Progress) -> Result<(), BackendError> {
         let image = order::image(&spec.image)?;
         self.places.make(id)?;

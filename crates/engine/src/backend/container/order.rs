@@ -2,16 +2,13 @@
 
 use super::home;
 use super::host::{Places, call};
-use super::identity::Ids;
+use super::identity::{Ids, UID};
 use crate::backend::{BackendError, Spec};
 use atoll_api::id::SandboxId;
 use atoll_jail::host::Account;
 use atoll_protocol::octets::Octets;
-use atoll_spawner::order::{Bind, Image, Order, User};
+use atoll_spawner::order::{Bind, Image, Order, Root};
 use std::path::{Path, PathBuf};
-
-/// The user inside.
-const UID: u32 = 1000;
 
 /// Room for what is not kept, in bytes.
 const PRIVATE_BYTES: u64 = 1 << 30;
@@ -80,14 +77,12 @@ pub(super) fn order(
     let own = spec.env.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     environment.retain(|(name, _)| !spec.env.0.contains_key(*name));
     environment.extend(own);
-    let variable = |(name, value): (&str, &str)| {
-        Ok((Octets::new(name).map_err(bad_env)?, Octets::new(value).map_err(bad_env)?))
-    };
     Ok(Order {
         socket: octets(&places.socket(id))?,
         image,
         etc: octets(&etc)?,
-        user: User { inside_uid: UID, inside_gid: UID, outside_uid: ids.uid, outside_gid: ids.gid },
+        user: ids.as_user(),
+        root: root(ids, spec)?,
         binds: vec![Bind {
             source: octets(&places.home(id))?,
             at: octets(&home())?,
@@ -101,6 +96,27 @@ pub(super) fn order(
         // An ordinary server's own processes would count too.
         processes: rustix::process::geteuid().is_root().then_some(PROCESSES),
     })
+}
+
+/// The root inside, where there are ids for it.
+fn root(ids: Ids, spec: &Spec) -> Result<Option<Root>, BackendError> {
+    let ids = ids.others();
+    if ids.is_empty() {
+        return Ok(None);
+    }
+    let own = [
+        ("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
+        ("HOME", "/root"),
+        ("USER", "root"),
+        ("LOGNAME", "root"),
+    ];
+    // What the sandbox was given as its own is everybody's.
+    let environment = own.into_iter().filter(|(name, _)| !spec.env.0.contains_key(*name));
+    Ok(Some(Root { ids, environment: environment.map(variable).collect::<Result<_, _>>()? }))
+}
+
+fn variable((name, value): (&str, &str)) -> Result<(Octets, Octets), BackendError> {
+    Ok((Octets::new(name).map_err(bad_env)?, Octets::new(value).map_err(bad_env)?))
 }
 
 fn bad_env(error: atoll_protocol::octets::HasNul) -> BackendError {
