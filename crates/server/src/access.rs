@@ -7,6 +7,7 @@
 
 use crate::app::App;
 use crate::error::Failure;
+use crate::socket::{KEY_PROTOCOL, tokens};
 use atoll_api::error::ErrorCode;
 use atoll_api::id::KeyId;
 use atoll_api::key::{KEY_PREFIX, Scope};
@@ -39,7 +40,7 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
-    fn scope(self) -> Scope {
+    pub(crate) fn scope(self) -> Scope {
         match self {
             Self::Local { .. } => Scope::Admin,
             Self::Key { scope, .. } => scope,
@@ -48,7 +49,7 @@ impl Caller {
 }
 
 /// A caller who may see.
-pub(crate) struct Reader;
+pub(crate) struct Reader(pub(crate) Caller);
 /// A caller who may make and use.
 pub(crate) struct Runner(pub(crate) Caller);
 /// A caller who may give rights.
@@ -58,7 +59,7 @@ impl<S: Sync> FromRequestParts<S> for Reader {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
-        needs(parts, Scope::Read).map(|_| Self)
+        needs(parts, Scope::Read).map(Self)
     }
 }
 
@@ -127,7 +128,8 @@ fn is_owner(uid: u32, owner_uid: u32) -> bool {
     uid == owner_uid || uid == 0
 }
 
-/// The key that came with a request, in either of the two headers that are usual.
+/// The key that came with a request, in either of the two headers that are usual, or as
+/// a protocol of a WebSocket.
 fn secret(headers: &HeaderMap) -> Result<&str, Failure> {
     let bearer = headers.get(header::AUTHORIZATION).map(|value| {
         let text = value.to_str().unwrap_or_default();
@@ -135,8 +137,13 @@ fn secret(headers: &HeaderMap) -> Result<&str, Failure> {
         if scheme.eq_ignore_ascii_case("bearer") { rest.trim() } else { "" }
     });
     let plain = headers.get("x-api-key").map(|value| value.to_str().unwrap_or_default());
+    let mut protocols = tokens(headers, &header::SEC_WEBSOCKET_PROTOCOL);
+    let protocol = protocols.find_map(|name| name.strip_prefix(KEY_PROTOCOL));
     let next_step = "send a key as `Authorization: Bearer e2b_...` or as `X-API-Key: e2b_...`";
-    let secret = plain.or(bearer).ok_or_else(|| unauthenticated("this needs a key", next_step))?;
+    let secret = plain
+        .or(bearer)
+        .or(protocol)
+        .ok_or_else(|| unauthenticated("this needs a key", next_step))?;
     if !secret.starts_with(KEY_PREFIX) {
         return Err(unauthenticated("what came with the request is no key", next_step));
     }
@@ -165,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_in_one_of_two_headers() {
+    fn a_key_is_in_one_of_three_headers() {
         let found = |name: &'static str, value: &str| {
             let headers = HeaderMap::from_iter([(
                 header::HeaderName::from_static(name),
@@ -176,6 +183,8 @@ mod tests {
         assert_eq!(found("authorization", "Bearer e2b_0a").as_deref(), Some("e2b_0a"));
         assert_eq!(found("authorization", "bearer  e2b_0a").as_deref(), Some("e2b_0a"));
         assert_eq!(found("x-api-key", "e2b_0a").as_deref(), Some("e2b_0a"));
+        let protocols = "atoll.v1, atoll.key.e2b_0a";
+        assert_eq!(found("sec-websocket-protocol", protocols).as_deref(), Some("e2b_0a"));
         for (name, value) in [
             ("authorization", "e2b_0a"),
             ("authorization", "Basic e2b_0a"),

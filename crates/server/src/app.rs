@@ -6,6 +6,7 @@ use crate::health::Watched;
 use crate::idempotency::Remembered;
 use crate::keys::KeyStore;
 use crate::metrics::Metrics;
+use crate::preview;
 use crate::rate::Rates;
 use atoll_api::error::ErrorCode;
 use atoll_engine::Engine;
@@ -30,6 +31,9 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     pub(crate) watched: Watched,
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) previews: preview::Router,
+    /// Names of the server, beside its addresses.
+    pub(crate) names: Vec<String>,
     /// Turns true when the server shuts down.
     pub(crate) closing: watch::Sender<bool>,
     /// Tasks that outlive the request that began them.

@@ -148,10 +148,11 @@ impl From<RecordsError> for Failure {
     }
 }
 
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
+impl Failure {
+    /// Tells the log what callers are not told.
+    pub(crate) fn log(&self) {
         let Self { error, cause } = self;
-        let (code, retry) = (error.code, error.retry);
+        let code = error.code;
         let cause = cause.as_deref().unwrap_or_default();
         match code {
             ErrorCode::Internal | ErrorCode::Lost => {
@@ -173,6 +174,14 @@ impl IntoResponse for Failure {
                 tracing::debug!(code = code.as_str(), cause, "request refused");
             }
         }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        self.log();
+        let error = self.error;
+        let (code, retry) = (error.code, error.retry);
         let mut response = crate::answer::json(status(code), &ErrorBody { error: *error });
         let headers = response.headers_mut();
         if code == ErrorCode::Unauthenticated {

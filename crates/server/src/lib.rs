@@ -7,7 +7,8 @@
 //! | what an error becomes | [`error`] |
 //! | how requests are read and bounded | `extract`, `config`, `rate` |
 //! | what is done around each request | `request` |
-//! | how connections begin and end | `server` |
+//! | how connections begin and end | `server`, `connection` |
+//! | how ports of sandboxes are reached | `preview` |
 //!
 //! The server holds no state of a sandbox: the engine does.
 
@@ -15,19 +16,23 @@ mod access;
 mod answer;
 mod app;
 mod config;
+mod connection;
 pub mod error;
 mod extract;
 mod health;
 mod idempotency;
 mod keys;
 mod metrics;
+mod preview;
 mod rate;
 mod request;
 mod routes;
 mod server;
+mod socket;
 mod stream;
 
 pub use config::Config;
 pub use keys::{KeyStore, KeysError};
+pub use preview::Previews;
 pub use routes::openapi;
 pub use server::{Parts, Server};

@@ -23,6 +23,11 @@ struct Answer {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WithStatus {
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct InState {
     state: &'static str,
 }
@@ -34,6 +39,8 @@ pub(crate) struct Metrics {
     sandboxes: Family<InState, Gauge>,
     pub(crate) connections: Gauge,
     pub(crate) streams: Gauge,
+    preview_answers: Family<WithStatus, Counter>,
+    pub(crate) previews_open: Gauge,
 }
 
 impl Metrics {
@@ -45,6 +52,8 @@ impl Metrics {
             sandboxes: Family::default(),
             connections: Gauge::default(),
             streams: Gauge::default(),
+            preview_answers: Family::default(),
+            previews_open: Gauge::default(),
         };
         metrics.registered()
     }
@@ -56,6 +65,10 @@ impl Metrics {
         registry.register("http_request_duration_seconds", help, self.seconds.clone());
         registry.register("http_connections", "Open connections", self.connections.clone());
         registry.register("http_streams", "Open streams of events", self.streams.clone());
+        let help = "Requests to previews that were answered";
+        registry.register("preview_requests", help, self.preview_answers.clone());
+        let help = "Requests and connections to previews that go on";
+        registry.register("preview_streams", help, self.previews_open.clone());
         registry.register("sandboxes", "Sandboxes in each state", self.sandboxes.clone());
         self
     }
@@ -64,6 +77,10 @@ impl Metrics {
         let answer = Answer { method, route: route.to_owned(), status };
         self.answers.get_or_create(&answer).inc();
         self.seconds.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn preview_answered(&self, status: u16) {
+        self.preview_answers.get_or_create(&WithStatus { status }).inc();
     }
 
     /// Everything as text, in the form that Prometheus reads.

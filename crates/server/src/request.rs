@@ -36,7 +36,7 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next:
 }
 
 /// Anybody may send any method, and each would be a series of its own.
-fn known(method: &str) -> &'static str {
+pub(crate) fn known(method: &str) -> &'static str {
     const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
     METHODS.into_iter().find(|known| *known == method).unwrap_or("other")
 }

@@ -1,35 +1,29 @@
-//! Listening, serving connections, and ending.
-//!
-//! Connections are served by hyper itself rather than by axum's loop, for its limits of
-//! headers and its timeouts, and so that each knows who is on its other side.
+//! Listening, and ending.
 
 use crate::access::Peer;
 use crate::app::App;
 use crate::config::Config;
+use crate::connection::{self, Doorway, Serves};
 use crate::health::Watched;
 use crate::idempotency::Remembered;
 use crate::keys::KeyStore;
 use crate::metrics::Metrics;
+use crate::preview::{self, Previews};
 use crate::rate::Rates;
 use crate::routes;
 use atoll_engine::Engine;
 use atoll_engine::clock::Clock;
 use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
-use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
-use tower::{Layer as _, util::MapRequestLayer};
 
 /// How long to wait where the process has no descriptor left for a connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -52,45 +46,55 @@ pub struct Parts {
 
 /// The HTTP API of an engine.
 pub struct Server {
-    app: Arc<App>,
+    parts: Parts,
+    previews: Previews,
+    names: Vec<String>,
     listeners: Vec<Listener>,
 }
 
 enum Listener {
-    Tcp(TcpListener),
+    Tcp(TcpListener, Serves),
     Unix(UnixListener),
 }
 
 enum Stream {
-    Tcp(TcpStream),
+    Tcp(TcpStream, IpAddr),
     Unix(UnixStream),
 }
 
 impl Server {
     /// A server that does not listen anywhere yet.
     pub fn new(parts: Parts) -> Self {
-        let Parts { config, engine, clock, keys, owner_uid, records_folder } = parts;
-        let app = App {
-            config,
-            engine,
-            clock,
-            keys,
-            owner_uid,
-            rates: Rates::new(config.requests_per_second_max, config.requests_burst_max),
-            remembered: Remembered::new(config.idempotency_keys_max),
-            metrics: Metrics::new(),
-            watched: Watched::new(records_folder),
-            streams: Arc::new(Semaphore::new(config.streams_max)),
-            closing: watch::Sender::new(false),
-            tasks: Mutex::default(),
-        };
-        Self { app: Arc::new(app), listeners: Vec::new() }
+        let previews = Previews::default();
+        Self { parts, previews, names: Vec::new(), listeners: Vec::new() }
     }
 
-    /// Listens on a TCP socket, where every request needs a key.
+    /// Sets how previews are served.
+    #[must_use]
+    pub fn with_previews(mut self, previews: Previews) -> Self {
+        self.previews = previews;
+        self
+    }
+
+    /// Answers to these names, over TCP, beside `localhost` and addresses. Whoever asks by
+    /// another one was led here by somebody else's name, and is refused.
+    #[must_use]
+    pub fn with_names(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.names.extend(names.into_iter().map(|name| name.to_ascii_lowercase()));
+        self
+    }
+
+    /// Listens on a TCP socket, where every request to the API needs a key.
     #[must_use]
     pub fn on_tcp(mut self, listener: TcpListener) -> Self {
-        self.listeners.push(Listener::Tcp(listener));
+        self.listeners.push(Listener::Tcp(listener, Serves::Both));
+        self
+    }
+
+    /// Listens on a TCP socket for previews, which are then served on no other one.
+    #[must_use]
+    pub fn on_preview_tcp(mut self, listener: TcpListener) -> Self {
+        self.listeners.push(Listener::Tcp(listener, Serves::Previews));
         self
     }
 
@@ -106,7 +110,7 @@ impl Server {
     ///
     /// On return nothing of the server runs, and the engine is the caller's to shut down.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { app, listeners } = self;
+        let (app, listeners) = self.build();
         let router = routes::router(&app);
         let mut accepting = JoinSet::new();
         let connections = Arc::new(Mutex::new(JoinSet::new()));
@@ -114,6 +118,7 @@ impl Server {
             let door = Door {
                 app: app.clone(),
                 router: router.clone(),
+                serves: listener.serves(),
                 slots: Arc::new(Semaphore::new(app.config.connections_max)),
                 connections: connections.clone(),
             };
@@ -135,14 +140,51 @@ impl Server {
     }
 }
 
-fn take(tasks: &Mutex<JoinSet<()>>) -> JoinSet<()> {
-    std::mem::take(&mut *tasks.lock().unwrap_or_else(PoisonError::into_inner))
+impl Server {
+    /// Says of each listener what it is for, and makes what all requests have in common.
+    fn build(self) -> (Arc<App>, Vec<Listener>) {
+        let Self { parts, previews, names, mut listeners } = self;
+        let Parts { config, engine, clock, keys, owner_uid, records_folder } = parts;
+        let is_apart =
+            listeners.iter().any(|one| matches!(one, Listener::Tcp(_, Serves::Previews)));
+        let mut previews_at = None;
+        for listener in &mut listeners {
+            let Listener::Tcp(listener, serves) = listener else { continue };
+            if is_apart && *serves == Serves::Both {
+                *serves = Serves::Api;
+            } else if previews_at.is_none() {
+                // One whose address cannot be told is one that cannot be named.
+                previews_at = listener.local_addr().ok();
+            }
+        }
+        let metrics = Metrics::new();
+        let app = App {
+            previews: preview::Router::new(
+                previews,
+                previews_at,
+                config.connections_max,
+                metrics.previews_open.clone(),
+            ),
+            names,
+            config,
+            engine,
+            clock,
+            keys,
+            owner_uid,
+            rates: Rates::new(config.requests_per_second_max, config.requests_burst_max),
+            remembered: Remembered::new(config.idempotency_keys_max),
+            metrics,
+            watched: Watched::new(records_folder),
+            streams: Arc::new(Semaphore::new(config.streams_max)),
+            closing: watch::Sender::new(false),
+            tasks: Mutex::default(),
+        };
+        (Arc::new(app), listeners)
+    }
 }
 
-/// Waits until the server shuts down.
-async fn begun(closing: &mut watch::Receiver<bool>) {
-    // Without its sender there is no server either.
-    drop(closing.wait_for(|&is_closing| is_closing).await);
+fn take(tasks: &Mutex<JoinSet<()>>) -> JoinSet<()> {
+    std::mem::take(&mut *tasks.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Waits for tasks, and ends those that are not over in time.
@@ -156,6 +198,7 @@ async fn finish(mut tasks: JoinSet<()>, deadline: Instant) -> Result<(), ()> {
 struct Door {
     app: Arc<App>,
     router: Router,
+    serves: Serves,
     /// Its own, so that whoever fills one socket does not close the other.
     slots: Arc<Semaphore>,
     connections: Arc<Mutex<JoinSet<()>>>,
@@ -179,9 +222,19 @@ async fn accept(listener: Listener, door: Door) {
 }
 
 impl Listener {
+    fn serves(&self) -> Serves {
+        match self {
+            Self::Tcp(_, serves) => *serves,
+            Self::Unix(_) => Serves::Api,
+        }
+    }
+
     async fn accept(&self) -> io::Result<Stream> {
         match self {
-            Self::Tcp(listener) => listener.accept().await.map(|(stream, _)| Stream::Tcp(stream)),
+            Self::Tcp(listener, _) => {
+                let (stream, from) = listener.accept().await?;
+                Ok(Stream::Tcp(stream, from.ip()))
+            }
             Self::Unix(listener) => listener.accept().await.map(|(stream, _)| Stream::Unix(stream)),
         }
     }
@@ -189,59 +242,31 @@ impl Listener {
 
 impl Door {
     fn open(&self, stream: Stream, slot: OwnedSemaphorePermit) {
-        let (app, router) = (self.app.clone(), self.router.clone());
+        let (app, router, serves) = (self.app.clone(), self.router.clone(), self.serves);
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that have ended are let go of, so that their number does not grow.
         while connections.try_join_next().is_some() {}
         connections.spawn(async move {
             app.metrics.connections.inc();
             match stream {
-                Stream::Tcp(stream) => {
-                    // Answers are small; a stream of events must not wait for more.
-                    if let Err(error) = stream.set_nodelay(true) {
-                        tracing::debug!(%error, "a connection is slower than it could be");
-                    }
-                    serve(&app, router, stream, Peer::Tcp).await;
+                Stream::Tcp(stream, from) => {
+                    let from = Some(from);
+                    let doorway =
+                        Doorway { app: app.clone(), router, peer: Peer::Tcp, from, serves };
+                    connection::serve_tcp(doorway, stream).await;
                 }
                 Stream::Unix(stream) => match stream.peer_cred() {
-                    Ok(peer) => serve(&app, router, stream, Peer::Unix { uid: peer.uid() }).await,
+                    Ok(peer) => {
+                        let peer = Peer::Unix { uid: peer.uid() };
+                        let app = app.clone();
+                        let doorway = Doorway { app, router, peer, from: None, serves };
+                        connection::serve_http1(doorway, stream).await;
+                    }
                     Err(error) => tracing::warn!(%error, "the kernel does not say who connected"),
                 },
             }
             app.metrics.connections.dec();
             drop(slot);
         });
-    }
-}
-
-/// Serves one connection to its end, or to the end of its request when the server shuts down.
-async fn serve(
-    app: &App,
-    router: Router,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
-) {
-    let service =
-        MapRequestLayer::new(move |mut request: hyper::Request<hyper::body::Incoming>| {
-            request.extensions_mut().insert(peer);
-            request
-        })
-        .layer(router);
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new())
-        .header_read_timeout(app.config.header_timeout)
-        .max_header_size(app.config.header_bytes_max);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    let mut connection = pin!(connection.with_upgrades());
-    let mut closing = app.closing.subscribe();
-    let outcome = tokio::select! {
-        outcome = connection.as_mut() => outcome,
-        () = begun(&mut closing) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::debug!(%error, "a connection broke off");
     }
 }

@@ -7,3 +7,4 @@ pub mod process;
 pub mod pty;
 pub mod run;
 pub mod skip;
+pub mod stand_in;

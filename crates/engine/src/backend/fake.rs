@@ -137,6 +137,7 @@ struct HostState {
     calls: Vec<(Call, SandboxId)>,
     most_at_once: usize,
     ignores_stop: bool,
+    guests_at: Option<PathBuf>,
 }
 
 /// What is on the host of one sandbox.
@@ -185,6 +186,11 @@ impl Host {
     /// Takes all faults back. Calls that are held stay so until their gate is opened.
     pub fn heal(&self) {
         self.state().faults.clear();
+    }
+
+    /// Has every guest listen at this path; otherwise none does.
+    pub fn guests_at(&self, path: PathBuf) {
+        self.state().guests_at = Some(path);
     }
 
     /// Lets the processes of every sandbox ignore that they are asked to end.
@@ -463,7 +469,9 @@ impl Fake {
         let (_, exit) = first.ok_or(BackendError::NotFound { id })?;
         let exit = exit.try_clone();
         let exit = exit.map_err(|source| BackendError::Call { step: "copy a pipe", source })?;
-        Ok(Alive { exit: exit.into(), guest: PathBuf::from(format!("/fake/{id}.sock")) })
+        let guest = state.guests_at.clone();
+        let guest = guest.unwrap_or_else(|| PathBuf::from(format!("/fake/{id}.sock")));
+        Ok(Alive { exit: exit.into(), guest })
     }
 }
 

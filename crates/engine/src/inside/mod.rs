@@ -4,8 +4,10 @@
 //! them here, and in the room beside it, [`crate::guest`], every byte of it is doubted.
 
 mod error;
+mod ports;
 
 pub use error::InsideError;
+pub use ports::ConnectError;
 
 use crate::engine::Engine;
 use crate::error::OperationError;

@@ -9,6 +9,7 @@
 
 mod events;
 mod keys;
+mod ports;
 mod sandboxes;
 mod server;
 
@@ -74,6 +75,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(sandboxes::routes())
         .merge(events::routes())
         .merge(keys::routes())
+        .merge(ports::routes())
         .merge(server::routes())
 }
 

@@ -11,6 +11,7 @@ fn operations() -> Vec<(String, String)> {
     let mut operations = Vec::new();
     for (path, item) in api["paths"].as_object().unwrap() {
         let path = path.replace("{sandbox}", "web").replace("{key}", "key_00000000000000000000");
+        let path = path.replace("{port}", "80");
         for method in item.as_object().unwrap().keys() {
             operations.push((method.to_uppercase(), path.clone()));
         }
@@ -24,6 +25,8 @@ fn needed(method: &str, path: &str) -> Option<Scope> {
     match (method, path) {
         (_, "/healthz") => None,
         (_, path) if path.starts_with("/v1/keys") => Some(Scope::Admin),
+        // A connection to a port can do whatever is behind it.
+        ("GET", path) if path.ends_with("/connect") => Some(Scope::Run),
         ("GET", _) => Some(Scope::Read),
         _ => Some(Scope::Run),
     }
@@ -102,7 +105,7 @@ const OTHER: &str = "
 import socket, sys
 s = socket.socket(socket.AF_UNIX)
 s.connect(sys.argv[1])
-s.sendall(b'GET /v1/sandboxes HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n')
+s.sendall(b'GET /v1/sandboxes HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n')
 print(s.makefile().read())
 ";
 

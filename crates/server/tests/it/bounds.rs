@@ -52,7 +52,9 @@ fn headers_are_as_large_as_they_may_be() {
         let server = world.start().await;
         let request = |bytes: usize| {
             let filler = "x".repeat(bytes);
-            format!("GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: {filler}\r\n\r\n")
+            format!(
+                "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: {filler}\r\n\r\n"
+            )
         };
         for (bytes, expect) in [(3000, "200 OK"), (5000, "431 "), (1 << 20, "431 ")] {
             let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -71,13 +73,13 @@ fn who_does_not_finish_the_headers_is_left() {
         let mut world = World::new();
         world.config.header_timeout = Duration::from_millis(200);
         let server = world.start().await;
-        for text in ["", "GET /healthz HTT", "GET /healthz HTTP/1.1\r\nHost: a\r\nX: "] {
+        for text in ["", "GET /healthz HTT", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: "] {
             let stream = raw(&server, text).await;
             let text = rest(stream).await;
             assert!(text.is_empty() || text.starts_with("HTTP/1.1 408"), "{text}");
         }
         // A connection that was used is not kept for ever either.
-        let used = raw(&server, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let used = raw(&server, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
         assert!(rest(used).await.starts_with("HTTP/1.1 200"));
     });
 }
@@ -90,7 +92,7 @@ fn who_does_not_finish_the_body_is_told_so() {
         let server = world.start().await;
         let key = server.with_key(atoll_api::key::Scope::Run).key.unwrap();
         let text = format!(
-            "POST /v1/sandboxes HTTP/1.1\r\nHost: a\r\nX-API-Key: {key}\r\n\
+            "POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\n\
              Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"
         );
         let text = rest(raw(&server, &text).await).await;

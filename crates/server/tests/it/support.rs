@@ -5,7 +5,8 @@ use atoll_api::time::Timestamp;
 use atoll_engine::Engine;
 use atoll_engine::backend::fake::{Fake, Host};
 use atoll_engine::clock::ManualClock;
-use atoll_server::{Config, KeyStore, Parts, Server};
+use atoll_server::{Config, KeyStore, Parts, Previews, Server};
+use atoll_testkit::stand_in::StandIn;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
@@ -32,6 +33,9 @@ pub(crate) struct World {
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) engine: atoll_engine::Config,
     pub(crate) config: Config,
+    pub(crate) previews: Previews,
+    /// The guest of every sandbox.
+    pub(crate) guest: StandIn,
     pub(crate) owner_uid: u32,
     folder: Arc<TempDir>,
 }
@@ -44,6 +48,8 @@ impl World {
             engine: atoll_engine::Config::default(),
             // Machines that run tests may have little room.
             config: Config { disk_free_bytes_min: 0, ..Config::default() },
+            previews: Previews::default(),
+            guest: StandIn::default(),
             owner_uid: rustix::process::geteuid().as_raw(),
             folder: Arc::new(tempfile::tempdir().unwrap()),
         }
@@ -55,6 +61,11 @@ impl World {
 
     pub(crate) async fn start_with(&self, backend: Fake) -> Running {
         let folder = self.folder.path();
+        let guest = folder.join("guest");
+        if !guest.exists() {
+            self.guest.listen(&guest);
+            self.host.guests_at(guest);
+        }
         let backend = Arc::new(backend);
         let records = folder.join("records.sqlite");
         let engine = Engine::start(self.engine, backend, self.clock.clone(), records).await;
@@ -73,6 +84,7 @@ impl World {
             owner_uid: self.owner_uid,
             records_folder: folder.to_owned(),
         });
+        let server = server.with_previews(self.previews.clone());
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(server.on_tcp(tcp).on_unix(unix).run(async {
             drop(stopped.await);
@@ -202,7 +214,7 @@ impl Client {
         body: &str,
     ) -> Response<Incoming> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
-        let mut request = Request::builder().method(method).uri(path).header("host", "atoll");
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

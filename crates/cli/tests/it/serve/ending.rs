@@ -44,7 +44,7 @@ fn a_request_that_runs_is_waited_for_once_and_not_twice() {
     each(|project| {
         let mut served = Served::start(project, &[]);
         let mut stream = UnixStream::connect(socket(project)).unwrap();
-        let half = "POST /v1/sandboxes HTTP/1.1\r\nhost: atoll\r\nconnection: close\r\n\
+        let half = "POST /v1/sandboxes HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
                     content-type: application/json\r\ncontent-length: 14\r\n\r\n{\"name\":";
         stream.write_all(half.as_bytes()).unwrap();
         // An answer to another one shows that this one was accepted.

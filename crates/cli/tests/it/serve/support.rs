@@ -165,7 +165,7 @@ pub(crate) fn exchange(
     let length = body.len();
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nhost: atoll\r\nconnection: close\r\n{headers}\
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     )?;
     let mut answer = String::new();

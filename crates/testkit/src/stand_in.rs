@@ -1,0 +1,105 @@
+//! A guest of no sandbox: it says of this machine's loopback what a guest says of its own,
+//! and does nothing else.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use crate::process::wait_until;
+use atoll_protocol::frame::{Decoder, Kind, put_json};
+use atoll_protocol::hello::Hello;
+use atoll_protocol::ports::Listening;
+use atoll_protocol::problem::{Code, Problem};
+use atoll_protocol::request::{Reply, Request};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a stand-in says of itself.
+#[derive(Debug, Clone, Default)]
+pub struct StandIn {
+    /// The ports that it lists.
+    pub ports: Arc<Mutex<Vec<u16>>>,
+    /// How many connections to ports were asked for.
+    pub connections: Arc<Mutex<usize>>,
+}
+
+impl StandIn {
+    /// Listens until the test ends.
+    pub fn listen(&self, path: &Path) {
+        let listener = UnixListener::bind(path).unwrap();
+        let own = self.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let own = own.clone();
+                // Whoever asked may be gone, which is as good an end as another.
+                thread::spawn(move || own.answer(stream.unwrap()).unwrap_or_default());
+            }
+        });
+    }
+
+    fn answer(&self, mut stream: UnixStream) -> std::io::Result<()> {
+        let mut decoder = Decoder::default();
+        let request: Request = loop {
+            if let Some(frame) = decoder.next().unwrap() {
+                if frame.kind == Kind::Request {
+                    break frame.json().unwrap();
+                }
+                continue;
+            }
+            let length = stream.read(decoder.space())?;
+            if length == 0 {
+                return Ok(());
+            }
+            decoder.filled(length);
+        };
+        let mut hello = Vec::new();
+        put_json(&mut hello, Kind::Hello, &Hello::OURS).unwrap();
+        stream.write_all(&hello)?;
+        let mut socket = None;
+        let reply = match request {
+            Request::Connect(connect) => {
+                *self.connections.lock().unwrap() += 1;
+                socket = connected(connect.port);
+                let refused = Problem::new(Code::NotFound, "nothing listens there");
+                socket.as_ref().map(|_| Reply::Connected).ok_or(refused)
+            }
+            Request::WaitForPort(wait) => {
+                let until = Instant::now() + Duration::from_millis(wait.timeout_ms);
+                let is_over = || listens(wait.port) || Instant::now() > until;
+                wait_until("a port that somebody waits for", is_over);
+                let late = Problem::new(Code::TimedOut, "nothing listens there yet");
+                listens(wait.port).then_some(Reply::Done).ok_or(late)
+            }
+            Request::Ports => {
+                let ports = self.ports.lock().unwrap();
+                let ports = ports.iter().map(|&port| Listening { port, is_any_address: false });
+                Ok(Reply::Ports(ports.collect()))
+            }
+            Request::Execs => Ok(Reply::Execs(Vec::new())),
+            Request::HoldClock | Request::ReleaseClock | Request::Stop { .. } => Ok(Reply::Done),
+            _ => Err(Problem::new(Code::Unsupported, "a stand-in cannot do this")),
+        };
+        let mut bytes = Vec::new();
+        match reply {
+            Ok(reply) => put_json(&mut bytes, Kind::Reply, &reply).unwrap(),
+            Err(problem) => put_json(&mut bytes, Kind::Problem, &problem).unwrap(),
+        }
+        let socket = socket.as_ref().map(|socket| socket.as_fd());
+        atoll_sys::scm::send(stream.as_fd(), &bytes[..1], socket)?;
+        stream.write_all(&bytes[1..])
+    }
+}
+
+/// Whether something listens, which is not told by being connected to (proc_pid_net(5)).
+fn listens(port: u16) -> bool {
+    let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    sockets.contains(&format!(":{port:04X} 00000000:0000 0A"))
+}
+
+fn connected(port: u16) -> Option<TcpStream> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()
+}
