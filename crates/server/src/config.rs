@@ -17,6 +17,10 @@ pub struct Config {
     pub body_bytes_max: usize,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
+    /// Largest file or archive that is uploaded; a sandbox's own disk has limits too.
+    pub upload_bytes_max: Option<u64>,
+    /// How long nothing may come of what is uploaded.
+    pub upload_timeout: Duration,
     /// Requests of one caller in a second, on average.
     pub requests_per_second_max: u32,
     /// Requests of one caller that may come at once.
@@ -42,6 +46,8 @@ impl Default for Config {
             header_timeout: Duration::from_secs(30),
             body_bytes_max: 1024 * 1024,
             body_timeout: Duration::from_secs(30),
+            upload_bytes_max: None,
+            upload_timeout: Duration::from_secs(60),
             requests_per_second_max: 200,
             requests_burst_max: 1000,
             idempotency_keys_max: 10_000,

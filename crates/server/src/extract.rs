@@ -6,12 +6,12 @@ use atoll_api::error::{ErrorCode, TookEffect};
 use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
 use atoll_api::object::object;
+use atoll_api::octets::Octets;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -175,16 +175,24 @@ pub(crate) fn wrong(field: &str, error: &dyn fmt::Display) -> Failure {
 }
 
 /// The parameters of a query, of which every one must be taken.
-pub(crate) struct Query(Vec<(String, String)>);
+pub(crate) struct Query(Vec<(String, Vec<u8>)>);
 
 impl<S: Sync> FromRequestParts<S> for Query {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
         let query = parts.uri.query().unwrap_or_default();
-        let pairs = form_urlencoded::parse(query.as_bytes());
-        Ok(Self(pairs.map(|(key, value)| (Cow::into_owned(key), value.into_owned())).collect()))
+        let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (String::from_utf8_lossy(&decode(key)).into_owned(), decode(value))
+        });
+        Ok(Self(pairs.collect()))
     }
+}
+
+/// What a form-encoded text stands for, byte by byte: names of files need not be UTF-8.
+fn decode(text: &str) -> Vec<u8> {
+    percent_encoding::percent_decode_str(&text.replace('+', " ")).collect()
 }
 
 impl Query {
@@ -196,9 +204,23 @@ impl Query {
         let taken = self.0.extract_if(.., |(key, _)| key == name);
         taken
             .map(|(_, value)| {
-                value.parse().map_err(|error| wrong(name, &format_args!("{name}: {error}")))
+                let text = String::from_utf8(value)
+                    .map_err(|_| Failure::field(name, format!("{name}: it is not UTF-8")))?;
+                text.parse().map_err(|error| wrong(name, &format_args!("{name}: {error}")))
             })
             .collect()
+    }
+
+    /// Takes the one path that a parameter has to be.
+    pub(crate) fn path(&mut self, name: &str) -> Result<Octets, Failure> {
+        let mut taken = self.0.extract_if(.., |(key, _)| key == name);
+        let (_, path) = taken
+            .next()
+            .ok_or_else(|| Failure::field(name, format!("{name} has to be in the query")))?;
+        if taken.next().is_some() {
+            return Err(Failure::field(name, format!("{name} is there more than once")));
+        }
+        Octets::new(path).map_err(|error| wrong(name, &format_args!("{name} {error}")))
     }
 
     /// Takes the value of a parameter that comes once at most.

@@ -6,9 +6,10 @@
 //! | who may ask what | `access`, `keys` |
 //! | what an error becomes | [`error`] |
 //! | how requests are read and bounded | `extract`, `config`, `rate` |
-//! | what is done around each request | `request` |
 //! | how connections begin and end | `server`, `connection` |
 //! | how ports of sandboxes are reached | `preview` |
+//! | what is done around each request | `request`, `drain` |
+//! | how content passes through, in bounded memory | `upload`, `stream`, `gzip` |
 //!
 //! The server holds no state of a sandbox: the engine does.
 
@@ -17,8 +18,10 @@ mod answer;
 mod app;
 mod config;
 mod connection;
+mod drain;
 pub mod error;
 mod extract;
+mod gzip;
 mod health;
 mod idempotency;
 mod keys;
@@ -30,6 +33,7 @@ mod routes;
 mod server;
 mod socket;
 mod stream;
+mod upload;
 
 pub use config::Config;
 pub use keys::{KeyStore, KeysError};

@@ -1,5 +1,6 @@
 //! Why something could not be done inside, and what the caller is answered.
 
+use super::translate::code;
 use crate::error::{OperationError, hopeless, plain};
 use crate::guest::{GuestError, Known};
 use atoll_api::error::{ApiError, ErrorCode, Retry, TookEffect};
@@ -108,18 +109,19 @@ fn lost(error: &GuestError, known: Known) -> ApiError {
 
 /// The guest's words are said to be the guest's by the field they come in: it may say anything.
 fn of_problem(problem: &Problem) -> ApiError {
-    let (code, next_step) = match problem.code {
-        Code::Invalid => (ErrorCode::Invalid, "correct the request"),
-        Code::NotFound => (ErrorCode::NotFound, "look at what is there"),
-        Code::Conflict => (ErrorCode::Conflict, "look at what is there, and decide again"),
-        Code::Denied => (ErrorCode::RefusedByPolicy, "use what the sandbox's user may use"),
-        Code::NotExecutable => (ErrorCode::Invalid, "run a program that this system can run"),
-        Code::Limit => (ErrorCode::Capacity, "end or forget something in the sandbox first"),
-        Code::NoSpace => (ErrorCode::Capacity, "remove files in the sandbox, then ask again"),
-        Code::TimedOut => (ErrorCode::NotReady, "ask again, and wait longer"),
-        Code::Unsupported => (ErrorCode::UnsupportedByTier, "do it in another way"),
-        Code::Failed => (ErrorCode::Internal, "look at the message"),
+    let next_step = match problem.code {
+        Code::Invalid => "correct the request",
+        Code::NotFound => "look at what is there",
+        Code::Conflict => "look at what is there, and decide again",
+        Code::Denied => "use what the sandbox's user may use",
+        Code::NotExecutable => "run a program that this system can run",
+        Code::Limit => "end or forget something in the sandbox first",
+        Code::NoSpace => "remove files in the sandbox, then ask again",
+        Code::TimedOut => "ask again, and wait longer",
+        Code::Unsupported => "do it in another way",
+        Code::Failed => "look at the message",
     };
+    let code = code(problem.code);
     let mut answer = match code {
         ErrorCode::NotReady | ErrorCode::Capacity => plain(code, problem, next_step),
         _ => hopeless(code, problem, next_step),

@@ -4,10 +4,15 @@
 //! them here, and in the room beside it, [`crate::guest`], every byte of it is doubted.
 
 mod error;
+mod files;
 mod ports;
+mod translate;
+mod watch;
 
 pub use error::InsideError;
+pub use files::Download;
 pub use ports::ConnectError;
+pub use watch::{Sight, Watch};
 
 use crate::engine::Engine;
 use crate::error::OperationError;

@@ -8,6 +8,7 @@
 //! [`Admin`]: crate::access::Admin
 
 mod events;
+mod files;
 mod keys;
 mod ports;
 mod sandboxes;
@@ -15,13 +16,14 @@ mod server;
 
 use crate::access;
 use crate::app::App;
+use crate::drain;
 use crate::error::Failure;
 use crate::extract::Named;
 use crate::request;
 use atoll_api::error::ErrorCode;
 use atoll_api::sandbox::Event;
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use sandboxes::LabelFilter;
 use std::sync::Arc;
 use utoipa::openapi::OpenApi;
@@ -36,6 +38,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(from_fn_with_state(app.clone(), access::admit))
+        .layer(from_fn(drain::drain))
         .layer(from_fn_with_state(app.clone(), request::observe))
         .with_state(app.clone())
 }
@@ -65,6 +68,7 @@ pub fn openapi() -> OpenApi {
         (LabelFilter::name().into_owned(), LabelFilter::schema()),
     ];
     Event::schemas(&mut more);
+    files::schemas(&mut more);
     components.schemas.extend(more);
     components.add_security_scheme("key", SecurityScheme::Http(key));
     api
@@ -74,6 +78,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .merge(sandboxes::routes())
         .merge(events::routes())
+        .merge(files::routes())
         .merge(keys::routes())
         .merge(ports::routes())
         .merge(server::routes())
