@@ -1,0 +1,125 @@
+//! Bodies that go on: what is sent, and what is received.
+
+use crate::error::ClientError;
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use std::error::Error;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// Pieces that wait to be sent.
+const PIECES: usize = 4;
+
+/// What is sent, as it is made.
+pub struct Upload {
+    content: Content,
+}
+
+enum Content {
+    Whole(Option<Bytes>),
+    Pieces { pieces: mpsc::Receiver<io::Result<Bytes>>, bytes: Option<u64> },
+}
+
+impl Upload {
+    /// Nothing.
+    pub(crate) fn empty() -> Self {
+        Self::whole(Bytes::new())
+    }
+
+    /// All of it at once.
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        Self { content: Content::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())) }
+    }
+
+    /// Piece after piece, from whoever has the other end: it ends when that is dropped,
+    /// and an error breaks it off. `bytes` says how many there will be, if that is known.
+    pub fn pieces(bytes: Option<u64>) -> (mpsc::Sender<io::Result<Bytes>>, Self) {
+        let (sender, pieces) = mpsc::channel(PIECES);
+        (sender, Self { content: Content::Pieces { pieces, bytes } })
+    }
+}
+
+impl Body for Upload {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        match &mut self.content {
+            Content::Whole(bytes) => Poll::Ready(bytes.take().map(Frame::data).map(Ok)),
+            Content::Pieces { pieces, .. } => {
+                pieces.poll_recv(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.content, Content::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Whole(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Content::Pieces { bytes: Some(bytes), .. } => SizeHint::with_exact(*bytes),
+            Content::Pieces { bytes: None, .. } => SizeHint::default(),
+        }
+    }
+}
+
+/// Drives a connection for as long as somebody wants something of it.
+pub(crate) struct Driver(pub(crate) JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What is received, as it comes.
+pub struct Download {
+    pub(crate) body: Incoming,
+    pub(crate) _driver: Driver,
+}
+
+impl Download {
+    /// The next piece; nothing at its end. Dropping this loses none.
+    ///
+    /// # Errors
+    /// Where the connection breaks, or the server broke it off.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        loop {
+            let Some(frame) = self.body.frame().await else { return Ok(None) };
+            match frame.map_err(read_broken)?.into_data() {
+                Ok(data) if data.is_empty() => {}
+                Ok(data) => return Ok(Some(data)),
+                // Trailers, which this API has none of.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// All of it, of which at most so many bytes are taken.
+    pub(crate) async fn all(mut self, limit_bytes: usize) -> Result<Bytes, ClientError> {
+        let mut all = Vec::new();
+        while let Some(piece) = self.next().await? {
+            if all.len() + piece.len() > limit_bytes {
+                return Err(ClientError::TooLarge { limit_bytes });
+            }
+            all.extend_from_slice(&piece);
+        }
+        Ok(all.into())
+    }
+}
+
+fn read_broken(error: hyper::Error) -> ClientError {
+    ClientError::broken("the answer was read")(Box::<dyn Error + Send + Sync>::from(error))
+}

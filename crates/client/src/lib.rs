@@ -1,0 +1,32 @@
+//! The HTTP API of a server, for Rust programs.
+//!
+//! | to know | read |
+//! |---|---|
+//! | where a server is | [`Endpoint`] |
+//! | what can be asked | [`Client`] |
+//! | how it can fail | [`ClientError`] |
+//! | what is followed as it happens | [`events`] |
+//!
+//! Every request has a connection of its own, which is cheap on a unix socket and cannot
+//! be stale. Nothing is sent twice by itself: whether that is safe is in the error.
+//! Everything that a server sends has a limit before it is kept. The environment is not
+//! read: whoever calls says where the server is.
+
+#![warn(missing_docs)]
+
+mod body;
+mod client;
+mod connect;
+mod endpoint;
+mod error;
+pub mod events;
+mod keys;
+mod sandboxes;
+mod server;
+mod sse;
+
+pub use body::{Download, Upload};
+pub use client::Client;
+pub use endpoint::{Endpoint, EndpointError};
+pub use error::ClientError;
+pub use sandboxes::Action;

@@ -1,0 +1,131 @@
+//! Sandboxes: made, looked at, changed and deleted.
+
+use crate::body::Upload;
+use crate::client::{Client, Path, json};
+use crate::error::ClientError;
+use atoll_api::name::SandboxName;
+use atoll_api::sandbox::{CreateSandbox, Lifecycle, ListSandboxes, Sandbox, SandboxPage, Timeline};
+use hyper::{Method, StatusCode};
+
+/// What can be done to a sandbox as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Freezes its processes.
+    Pause,
+    /// Lets it run again.
+    Resume,
+    /// Asks its processes to end.
+    Stop,
+    /// Kills its processes.
+    Kill,
+}
+
+impl Action {
+    /// The word for it on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Stop => "stop",
+            Self::Kill => "kill",
+        }
+    }
+}
+
+/// `sandbox` is an id or a name throughout.
+impl Client {
+    /// Makes a sandbox. Under an idempotency key the same request makes no second one.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; if it is not known whether there is one, ask again under the
+    /// same key.
+    pub async fn create_sandbox(
+        &self,
+        wanted: &CreateSandbox,
+        idempotency_key: Option<&str>,
+    ) -> Result<Sandbox, ClientError> {
+        let mut request = self.request(Method::POST, &Path::of(&["sandboxes"]));
+        if let Some(key) = idempotency_key {
+            request = request.header("idempotency-key", key);
+        }
+        let (request, body) = json(request, wanted)?;
+        self.receive(request, body).await.map(|(_, sandbox)| sandbox)
+    }
+
+    /// Gives the sandbox of a name, made if there is none, and whether it was made.
+    ///
+    /// # Errors
+    /// See [`ClientError`]. May be asked again whatever it was.
+    pub async fn get_or_create_sandbox(
+        &self,
+        name: &SandboxName,
+        wanted: &CreateSandbox,
+    ) -> Result<(Sandbox, bool), ClientError> {
+        let path = Path::sandbox(&name.to_string(), &[]);
+        let (status, sandbox) = self.tell(Method::PUT, path, wanted).await?;
+        Ok((sandbox, status == StatusCode::CREATED))
+    }
+
+    /// Gives a page of the sandboxes that there are, oldest first.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_sandboxes(&self, wanted: &ListSandboxes) -> Result<SandboxPage, ClientError> {
+        let mut path = Path::of(&["sandboxes"])
+            .with_some("page_count", wanted.page_count)
+            .with_some("cursor", wanted.cursor);
+        for state in &wanted.states {
+            path = path.with("state", state);
+        }
+        for (key, value) in &wanted.labels {
+            path = path.with("label", format_args!("{key}={value}"));
+        }
+        self.ask(Method::GET, path).await
+    }
+
+    /// Gives one.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn get_sandbox(&self, sandbox: &str) -> Result<Sandbox, ClientError> {
+        self.ask(Method::GET, Path::sandbox(sandbox, &[])).await
+    }
+
+    /// Tells how long the stages of its creation took.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn get_timeline(&self, sandbox: &str) -> Result<Timeline, ClientError> {
+        self.ask(Method::GET, Path::sandbox(sandbox, &["timeline"])).await
+    }
+
+    /// Sets the times of its lifecycle, and begins its lease anew.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn set_lifecycle(
+        &self,
+        sandbox: &str,
+        lifecycle: &Lifecycle,
+    ) -> Result<Sandbox, ClientError> {
+        let path = Path::sandbox(sandbox, &["lifecycle"]);
+        self.tell(Method::PUT, path, lifecycle).await.map(|(_, sandbox)| sandbox)
+    }
+
+    /// Does something to it, and gives it as it is then.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn act(&self, sandbox: &str, action: Action) -> Result<Sandbox, ClientError> {
+        self.ask(Method::POST, Path::sandbox(sandbox, &[action.as_str()])).await
+    }
+
+    /// Deletes it. On return its name is free; its files are removed afterwards.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn delete_sandbox(&self, sandbox: &str) -> Result<Sandbox, ClientError> {
+        let request = self.request(Method::DELETE, &Path::sandbox(sandbox, &[]));
+        self.receive(request, Upload::empty()).await.map(|(_, sandbox)| sandbox)
+    }
+}
