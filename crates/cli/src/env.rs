@@ -32,6 +32,9 @@ variables! {
     XDG_CONFIG_HOME: "where the user's policy lies, as atoll/config.toml, and git's settings; else ~/.config. Only an absolute path counts";
     XDG_STATE_HOME: "where review sessions are kept, in atoll/sessions, and what `atoll serve` keeps, in atoll/server, unless it is root's; else ~/.local/state. Only an absolute path counts";
     XDG_RUNTIME_DIR: "where `atoll serve` listens, at atoll/atoll.sock, unless it is root's; else in its state directory. Only an absolute path counts";
+    ATOLL_HOST: "the server that commands ask, as unix:///PATH or http://HOST:PORT; else the socket of the caller's own";
+    ATOLL_API_KEY: "the key for it, which is needed over TCP";
+    ATOLL_START_SERVER: "1 has commands start a private server if none runs, as --start-server does";
     NOTIFY_SOCKET: "whom `atoll serve` tells that it is ready, as systemd asks for";
     PATH: "where `atoll doctor` looks for runsc and criu";
     NO_COLOR: "no colours, if set";

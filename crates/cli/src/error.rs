@@ -15,11 +15,19 @@ pub(crate) struct CliError {
     source: Option<Box<dyn Error + Send + Sync>>,
     hints: Vec<String>,
     exit: u8,
+    /// What is printed in place of the rest.
+    json: Option<String>,
 }
 
 impl CliError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), source: None, hints: Vec::new(), exit: EXIT_OURS }
+        let (source, hints, json) = (None, Vec::new(), None);
+        Self { message: message.into(), source, hints, exit: EXIT_OURS, json }
+    }
+
+    /// One that is told to a program, as a line of JSON.
+    pub(crate) fn json(line: String) -> Self {
+        Self { json: Some(line), ..Self::new("") }
     }
 
     /// Keeps the cause; it is printed on a line of its own.
@@ -40,6 +48,9 @@ impl CliError {
 
     /// The whole text: the failure, its causes, what would help.
     pub(crate) fn text(&self) -> String {
+        if let Some(line) = &self.json {
+            return line.clone();
+        }
         let mut text = format!("error: {}\n", self.message);
         let mut cause = self.source.as_ref().map(|source| source.as_ref() as &dyn Error);
         while let Some(error) = cause {

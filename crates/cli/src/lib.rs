@@ -9,6 +9,7 @@ mod explain;
 mod policy;
 #[cfg(test)]
 mod reference;
+mod remote;
 mod review;
 mod run;
 mod serve;

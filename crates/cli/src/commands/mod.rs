@@ -1,15 +1,23 @@
 //! One file per command.
 
+mod act;
 mod apply;
+mod create;
 mod diff;
 mod discard;
 mod doctor;
+mod events;
+mod keys;
+mod list;
 mod policy;
 pub(crate) mod run;
 mod serve;
+mod show;
 
 use crate::error::CliError;
 use crate::status::Status;
+use act::Verb;
+use atoll_client::Action;
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -20,6 +28,23 @@ pub(crate) enum Command {
     Policy(policy::Args),
     Doctor(doctor::Args),
     Serve(serve::Args),
+    Create(create::Args),
+    List(list::Args),
+    Show(show::Args),
+    /// Let sandboxes run that were stopped
+    Start(act::Args),
+    /// Ask the processes of sandboxes to end, and kill them if they do not
+    Stop(act::Args),
+    /// Freeze the processes of sandboxes; they keep their memory
+    Pause(act::Args),
+    /// Let sandboxes go on that were paused
+    Resume(act::Args),
+    /// Kill the processes of sandboxes; their files stay
+    Kill(act::Args),
+    /// Delete sandboxes, with their files
+    Delete(act::Args),
+    Events(events::Args),
+    Keys(keys::Args),
 }
 
 impl Command {
@@ -32,6 +57,16 @@ impl Command {
             Self::Policy(args) => policy::run(args),
             Self::Doctor(args) => doctor::run(args),
             Self::Serve(args) => serve::run(args),
+            Self::Create(args) => create::run(args),
+            Self::List(args) => list::run(args),
+            Self::Show(args) => show::run(args),
+            Self::Start(args) | Self::Resume(args) => act::run(args, Verb::Act(Action::Resume)),
+            Self::Stop(args) => act::run(args, Verb::Act(Action::Stop)),
+            Self::Pause(args) => act::run(args, Verb::Act(Action::Pause)),
+            Self::Kill(args) => act::run(args, Verb::Act(Action::Kill)),
+            Self::Delete(args) => act::run(args, Verb::Delete),
+            Self::Events(args) => events::run(args),
+            Self::Keys(args) => keys::run(args),
         }
     }
 }

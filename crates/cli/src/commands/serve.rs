@@ -40,10 +40,18 @@ pub(crate) struct Args {
     /// What is logged
     #[arg(long, value_enum, default_value = "info")]
     log_level: Level,
+    /// Leave the terminal and the session of whoever starts it
+    #[arg(long, hide = true)]
+    detached: bool,
 }
 
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
-    let Args { state, socket, listen, print_key, sandboxes_max, log_format, log_level } = args;
+    let Args { state, socket, listen, print_key, sandboxes_max, log_format, log_level, detached } =
+        args;
+    if detached {
+        // One that leads a session already has none to leave.
+        rustix::process::setsid().ok();
+    }
     serve::run(serve::Wanted {
         state,
         socket,

@@ -21,6 +21,7 @@ const BELOW: &str = "/sandboxes/sbx_00000000000000000000/guest";
 ///     STATE/records.sqlite what is remembered of them
 ///     STATE/keys.json      hashes of the keys of the API
 ///     STATE/lock           locked by the server that lives
+///     STATE/log            what a server says that a client started
 ///     STATE/first-key      the first key, until somebody takes it away
 /// ```
 #[derive(Debug)]
@@ -104,6 +105,11 @@ impl Places {
 
     pub(crate) fn keys(&self) -> PathBuf {
         self.state.join("keys.json")
+    }
+
+    /// The log of a server that a client started.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.state.join("log")
     }
 
     pub(crate) fn first_key(&self) -> PathBuf {

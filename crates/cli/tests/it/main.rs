@@ -12,6 +12,8 @@ mod readme;
 #[cfg(test)]
 mod reference;
 #[cfg(test)]
+mod remote;
+#[cfg(test)]
 mod review;
 #[cfg(test)]
 mod run;

@@ -4,7 +4,7 @@ mod ending;
 mod limits;
 mod log;
 mod places;
-mod support;
+pub(crate) mod support;
 mod tcp;
 
 use super::each;

@@ -1,0 +1,76 @@
+//! What goes to standard output.
+
+use crate::error::CliError;
+use serde::Serialize;
+use std::io::{self, Write as _};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+/// Whether there is still somebody who reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    Reads,
+    /// It went away, as `head` does, which is no failure.
+    Gone,
+}
+
+/// Prints text.
+pub(crate) fn say(text: &str) -> Result<Reader, CliError> {
+    let mut stdout = io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(Reader::Reads),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(CliError::new("cannot write the answer").because(error)),
+    }
+}
+
+/// One line of JSON.
+pub(crate) fn line(value: &impl Serialize) -> String {
+    let text = serde_json::to_string(value).expect("an answer has string keys only");
+    text + "\n"
+}
+
+/// One line of JSON for each.
+pub(crate) fn lines<T: Serialize>(values: &[T]) -> String {
+    values.iter().map(line).collect()
+}
+
+/// A table with a heading; columns are as wide as what is in them, and nothing that could
+/// drive a terminal gets there.
+pub(crate) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
+    let rows: Vec<[String; N]> = std::iter::once(heading.map(str::to_owned))
+        .chain(rows.iter().map(|row| row.clone().map(|cell| plain(&cell))))
+        .collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..N).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Without characters that could drive a terminal.
+fn plain(text: &str) -> String {
+    atoll_store::escape::escape(std::path::Path::new(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_they_need_be() {
+        let rows = [["a".to_owned(), "1".to_owned()], ["long\u{1b}[31m".to_owned(), String::new()]];
+        assert_eq!(
+            table(["NAME", "N"], &rows),
+            "NAME          N\na             1\nlong\\x1b[31m\n"
+        );
+    }
+}
