@@ -37,6 +37,9 @@ pub struct CapabilityFlags {
     pub limit_disk: bool,
     /// Commands can run as root inside: `user` is `root`.
     pub user_root: bool,
+    /// The root file system of an image can be written, and what was written is kept while the
+    /// sandbox is stopped. That of the image `host` is always read-only.
+    pub writable_root: bool,
 }
 
 /// A flag that this host lacks.

@@ -90,10 +90,8 @@ impl Builder<'_> {
             Step::MakeFile { path, mode, content } => make_file(path, *mode, content),
             Step::MakeLink { path, to } => rustix::fs::symlink(to, path).at("symlink"),
             Step::Bind { at, source, access } => self.bind(at, source, *access),
-            Step::KeepWritable { at } => {
-                let tree = clone_tree(rustix::fs::CWD, at, false)?;
-                attach(tree.as_fd(), at)
-            }
+            Step::KeepWritable { at } => place(at, at),
+            Step::Place { from, at } => place(from, at),
             Step::MountProc { at } => mount_new("proc", &[], at, MountAttrFlags::empty()),
             Step::ForbidUserNamespaces { proc } => forbid_user_namespaces(proc),
             Step::LimitWatches { proc, limits } => limit_watches(proc, *limits),
@@ -107,7 +105,8 @@ impl Builder<'_> {
             Step::MakeMasks => make_masks(),
             Step::Mask { at, kind } => mask_again(rustix::fs::CWD, at, *kind).map(|_| ()),
             Step::LeaveOldRoot => self.leave_old_root(),
-            Step::SealRoot => seal_root(),
+            Step::Seal { at } => seal(at),
+            Step::EnterRoot { at } => enter_root(at),
             Step::SetHostname { name } => {
                 rustix::system::sethostname(name.as_bytes()).at("sethostname")
             }
@@ -390,10 +389,24 @@ fn cover(at: &Path) -> Result<(), Failed> {
     attach(tree.as_fd(), at)
 }
 
-fn seal_root() -> Result<(), Failed> {
+fn place(from: &Path, at: &Path) -> Result<(), Failed> {
+    let tree = clone_tree(rustix::fs::CWD, from, false)?;
+    attach(tree.as_fd(), at)
+}
+
+fn seal(at: &Path) -> Result<(), Failed> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::openat(rustix::fs::CWD, "/", flags, Mode::empty()).at("open(/)")?;
-    attributes::add_attributes_here(root.as_fd(), attributes::READ_ONLY).at("mount_setattr")
+    let mount = rustix::fs::openat(rustix::fs::CWD, at, flags, Mode::empty()).at("open")?;
+    attributes::add_attributes_here(mount.as_fd(), attributes::READ_ONLY).at("mount_setattr")
+}
+
+/// The root until now is mounted over the new one for a moment; what was bound from it
+/// stays.
+fn enter_root(at: &Path) -> Result<(), Failed> {
+    rustix::process::chdir(at).at("chdir")?;
+    rustix::process::pivot_root(".", ".").at("pivot_root")?;
+    atoll_sys::mount::detach(c".").at("umount2(MNT_DETACH)")?;
+    rustix::process::chdir("/").at("chdir(/)")
 }
 
 /// Says whether a path names a directory, for callers that build a view.

@@ -13,9 +13,11 @@ mod facts;
 mod probes;
 mod report;
 mod tools;
+mod writable_root;
 
 pub use explain::{Fix, explain};
 pub use facts::{AppArmor, Facts, Release};
 pub use probes::{Attempt, Notify, Probes};
 pub use report::{Feature, Missing, Needs, State, limits_missing, require, survey};
 pub use tools::{Tool, find_tool};
+pub use writable_root::writable_root;

@@ -8,6 +8,7 @@
 //! whose owners are mapped. There a child attaches it in a mount namespace of its
 //! own: the overlay keeps what it needs of it, and the host sees nothing.
 
+use crate::tree::{self, TreeError};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -78,6 +79,54 @@ pub fn mount(
     fsconfig_create(&context).map_err(at("fsconfig(CREATE)"))?;
     let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags).map_err(at("fsmount"))
+}
+
+/// As [`mount`] by root, of layers at real paths, with the owners of `lower` seen through
+/// the user namespace `owners` if one is given. `upper` and `work` are in one directory.
+///
+/// # Errors
+///
+/// As [`mount`], and those of the trees.
+pub fn mount_by_root(
+    lower: &Path,
+    expect: Option<(u64, u64)>,
+    [upper, work]: [&Path; 2],
+    owners: Option<BorrowedFd<'_>>,
+) -> Result<OwnedFd, ByRootError> {
+    let lower = match owners {
+        Some(_) => tree::clone(lower, expect, owners)?,
+        None => tree::open(lower, expect)?,
+    };
+    let (upper_fd, work_fd) = (tree::open(upper, None)?, tree::open(work, None)?);
+    let mounted = mount(lower.as_fd(), upper_fd.as_fd(), work_fd.as_fd(), Marks::Trusted);
+    match (mounted, upper.parent(), upper.file_name(), work.file_name()) {
+        (Err(error), Some(layers), Some(upper), Some(work))
+            if owners.is_some() && error.is_invalid() =>
+        {
+            Ok(mount_apart(lower.as_fd(), tree::open(layers, None)?.as_fd(), [upper, work])?)
+        }
+        (mounted, ..) => Ok(mounted?),
+    }
+}
+
+/// Why [`mount_by_root`] failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ByRootError {
+    #[error(transparent)]
+    Layer(#[from] TreeError),
+    #[error(transparent)]
+    Mount(#[from] OverlayError),
+}
+
+impl ByRootError {
+    /// The failed step, for whoever explains it, with the errno.
+    #[must_use]
+    pub fn step(&self) -> (&'static str, Option<i32>) {
+        match self {
+            Self::Layer(error) => error.step(),
+            Self::Mount(error) => (error.call, error.source.raw_os_error()),
+        }
+    }
 }
 
 fn at(call: &'static str) -> impl Fn(Errno) -> OverlayError {

@@ -49,6 +49,11 @@ pub enum Step {
     KeepWritable {
         at: PathBuf,
     },
+    /// Binds a directory of the root at a place in a writable root file system.
+    Place {
+        from: PathBuf,
+        at: PathBuf,
+    },
     MountProc {
         at: PathBuf,
     },
@@ -85,8 +90,14 @@ pub enum Step {
         kind: Kind,
     },
     LeaveOldRoot,
-    /// Makes the root read-only.
-    SealRoot,
+    /// Makes one mount read-only: the root, or a directory of ours in another.
+    Seal {
+        at: PathBuf,
+    },
+    /// Has what is at a place be the root, and leaves the one that it was made in.
+    EnterRoot {
+        at: PathBuf,
+    },
     SetHostname {
         name: String,
     },
@@ -130,30 +141,30 @@ pub fn plan(spec: &Spec) -> Result<Vec<Step>, PlanError> {
     let mut entries: Vec<&Entry> = spec.view.iter().collect();
     entries.sort_by(|a, b| a.at.cmp(&b.at));
     check(&entries)?;
-    let mut steps = overlays(&entries);
-    let mut overlays = 0;
+    let mut steps = overlays(spec.root.as_ref(), &entries);
+    let mut builder = Builder::default();
     steps.push(Step::EmptyRoot { bytes: spec.private_bytes });
+    if let Some(source) = &spec.root {
+        builder.begin(source, &mut steps);
+    }
     if entries.iter().any(|entry| matches!(entry.what, What::Mask { .. })) {
         steps.push(Step::MakeMasks);
     }
-    let mut made: BTreeSet<PathBuf> = BTreeSet::from([PathBuf::from("/")]);
     // A writable place is bound onto itself when all below it has been made,
     // except what is bound there: a later bind onto a private directory lands
     // on top of it either way, so the order is only: make, keep, then place.
     for entry in entries {
         if let What::Mask { kind } = entry.what {
-            steps.push(Step::Mask { at: entry.at.clone(), kind });
+            steps.push(Step::Mask { at: builder.at(&entry.at), kind });
             continue;
         }
-        parents(&entry.at, &mut made, &mut steps);
-        place(entry, &mut overlays, &mut steps);
-        made.insert(entry.at.clone());
+        builder.parents(&entry.at, &mut steps);
+        builder.place(entry, &mut steps);
+        builder.made.insert(entry.at.clone());
     }
-    steps.extend([
-        Step::LeaveOldRoot,
-        Step::SealRoot,
-        Step::SetHostname { name: spec.hostname.clone() },
-    ]);
+    steps.push(Step::LeaveOldRoot);
+    builder.finish(&mut steps);
+    steps.push(Step::SetHostname { name: spec.hostname.clone() });
     Ok(steps)
 }
 
@@ -193,70 +204,145 @@ fn holds_entries(what: &What) -> bool {
     }
 }
 
-fn parents(at: &Path, made: &mut BTreeSet<PathBuf>, steps: &mut Vec<Step>) {
-    let missing: Vec<&Path> =
-        at.ancestors().skip(1).take_while(|above| !made.contains(*above)).collect();
-    for path in missing.into_iter().rev() {
-        steps.push(Step::MakeDirectory { path: path.to_owned(), mode: 0o755 });
-        made.insert(path.to_owned());
+/// Where a writable root file system lies until it is entered: in the empty root, whose
+/// other directories are the private space.
+const WRITABLE_ROOT: &str = "/system";
+
+/// What has been made so far.
+struct Builder {
+    /// The writable root file system that all is placed in.
+    root: Option<PathBuf>,
+    made: BTreeSet<PathBuf>,
+    overlays: usize,
+    private: usize,
+    /// Places that are not to be written when all is there.
+    sealed: Vec<PathBuf>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        let made = BTreeSet::from([PathBuf::from("/")]);
+        Self { root: None, made, overlays: 0, private: 0, sealed: Vec::new() }
     }
 }
 
-fn place(entry: &Entry, overlays: &mut usize, steps: &mut Vec<Step>) {
-    let at = entry.at.clone();
-    let directory = |mode: u32| Step::MakeDirectory { path: at.clone(), mode };
-    match &entry.what {
-        What::Directory { mode } => steps.push(directory(*mode)),
-        What::Private { mode } => {
-            steps.push(directory(*mode));
-            steps.push(Step::KeepWritable { at: at.clone() });
+impl Builder {
+    fn begin(&mut self, source: &Source, steps: &mut Vec<Step>) {
+        let at = PathBuf::from(WRITABLE_ROOT);
+        steps.push(Step::MakeDirectory { path: at.clone(), mode: 0o755 });
+        steps.push(self.bind(at.clone(), source, Access::ReadWrite));
+        self.root = Some(at);
+    }
+
+    /// Where a path of the view is while the view is made.
+    fn at(&self, path: &Path) -> PathBuf {
+        match (&self.root, path.strip_prefix("/")) {
+            (Some(root), Ok(below)) => root.join(below),
+            _ => path.to_owned(),
         }
-        What::File { content, mode } => {
-            let content = content.clone();
-            steps.push(Step::MakeFile { path: at.clone(), mode: *mode, content });
+    }
+
+    fn parents(&mut self, at: &Path, steps: &mut Vec<Step>) {
+        let missing: Vec<&Path> =
+            at.ancestors().skip(1).take_while(|above| !self.made.contains(*above)).collect();
+        for path in missing.into_iter().rev() {
+            steps.push(Step::MakeDirectory { path: self.at(path), mode: 0o755 });
+            self.made.insert(path.to_owned());
         }
-        What::Link { to } => steps.push(Step::MakeLink { path: at.clone(), to: to.clone() }),
-        What::Bind { source, kind, access } => {
-            steps.push(match kind {
-                Kind::Directory => directory(0o755),
-                Kind::File => Step::MakeFile { path: at.clone(), mode: 0o600, content: Vec::new() },
-            });
-            steps.push(match source {
-                Source::Overlay { .. } => {
-                    let index = *overlays;
-                    *overlays += 1;
-                    Step::BindOverlay { at: at.clone(), index }
+    }
+
+    fn bind(&mut self, at: PathBuf, source: &Source, access: Access) -> Step {
+        match source {
+            Source::Overlay { .. } => {
+                let index = self.overlays;
+                self.overlays += 1;
+                Step::BindOverlay { at, index }
+            }
+            _ => Step::Bind { at, source: source.clone(), access },
+        }
+    }
+
+    /// A directory of the private space at a place.
+    fn private(&mut self, at: &Path, mode: u32, steps: &mut Vec<Step>) {
+        let from = PathBuf::from(format!("/private-{}", self.private));
+        self.private += 1;
+        steps.extend([
+            Step::MakeDirectory { path: from.clone(), mode },
+            Step::MakeDirectory { path: at.to_owned(), mode: 0o755 },
+            Step::Place { from, at: at.to_owned() },
+        ]);
+    }
+
+    fn place(&mut self, entry: &Entry, steps: &mut Vec<Step>) {
+        let at = self.at(&entry.at);
+        let directory = |mode: u32| Step::MakeDirectory { path: at.clone(), mode };
+        match &entry.what {
+            What::Directory { mode } => steps.push(directory(*mode)),
+            What::Private { mode } if self.root.is_some() => self.private(&at, *mode, steps),
+            What::Private { mode } => {
+                steps.push(directory(*mode));
+                steps.push(Step::KeepWritable { at });
+            }
+            What::File { content, mode } => {
+                let content = content.clone();
+                steps.push(Step::MakeFile { path: at, mode: *mode, content });
+            }
+            What::Link { to } => steps.push(Step::MakeLink { path: at, to: to.clone() }),
+            What::Bind { source, kind, access } => {
+                steps.push(match kind {
+                    Kind::Directory => directory(0o755),
+                    Kind::File => {
+                        Step::MakeFile { path: at.clone(), mode: 0o600, content: Vec::new() }
+                    }
+                });
+                steps.push(self.bind(at, source, *access));
+            }
+            What::Proc { cover_root_writable, nested_userns, watches } => {
+                steps.push(directory(0o555));
+                steps.push(Step::MountProc { at: at.clone() });
+                if !nested_userns {
+                    steps.push(Step::ForbidUserNamespaces { proc: at.clone() });
                 }
-                _ => Step::Bind { at: at.clone(), source: source.clone(), access: *access },
-            });
+                if let Some(limits) = *watches {
+                    steps.push(Step::LimitWatches { proc: at.clone(), limits });
+                }
+                steps.extend(KEYRINGS.map(|name| Step::Blank { at: at.join(name) }));
+                if *cover_root_writable {
+                    steps.push(Step::Cover { at: at.join(ROOT_WRITABLE) });
+                }
+            }
+            What::Devices => {
+                if self.root.is_some() {
+                    self.private(&at, 0o755, steps);
+                    self.sealed.push(at.clone());
+                } else {
+                    steps.push(directory(0o755));
+                }
+                devices(&at, steps);
+            }
+            // Placed by the caller: it needs nothing made.
+            What::Mask { .. } => {}
         }
-        What::Proc { cover_root_writable, nested_userns, watches } => {
-            steps.push(directory(0o555));
-            steps.push(Step::MountProc { at: at.clone() });
-            if !nested_userns {
-                steps.push(Step::ForbidUserNamespaces { proc: at.clone() });
-            }
-            if let Some(limits) = *watches {
-                steps.push(Step::LimitWatches { proc: at.clone(), limits });
-            }
-            steps.extend(KEYRINGS.map(|name| Step::Blank { at: at.join(name) }));
-            if *cover_root_writable {
-                steps.push(Step::Cover { at: at.join(ROOT_WRITABLE) });
-            }
-        }
-        What::Devices => devices(&at, steps),
-        // Placed by the caller: it needs nothing made.
-        What::Mask { .. } => {}
+    }
+
+    fn finish(self, steps: &mut Vec<Step>) {
+        let Some(root) = self.root else {
+            steps.push(Step::Seal { at: "/".into() });
+            return;
+        };
+        steps.extend(self.sealed.into_iter().map(|at| Step::Seal { at }));
+        steps.push(Step::EnterRoot { at: root });
     }
 }
 
-/// One mount for each overlay of the view, in the order of the entries.
-fn overlays(entries: &[&Entry]) -> Vec<Step> {
+/// One mount for each overlay, in the order of the steps that bind them.
+fn overlays(root: Option<&Source>, entries: &[&Entry]) -> Vec<Step> {
     let sources = entries.iter().filter_map(|entry| match &entry.what {
         What::Bind { source, .. } => Some(source),
         _ => None,
     });
-    sources
+    root.into_iter()
+        .chain(sources)
         .filter_map(|source| match source.clone() {
             Source::Overlay { lower, expect, upper, work } => {
                 Some(Step::MountOverlay { lower, expect, upper, work })
@@ -267,7 +353,6 @@ fn overlays(entries: &[&Entry]) -> Vec<Step> {
 }
 
 fn devices(at: &Path, steps: &mut Vec<Step>) {
-    steps.push(Step::MakeDirectory { path: at.to_owned(), mode: 0o755 });
     for name in DEVICES {
         let path = at.join(name);
         steps.push(Step::MakeFile { path: path.clone(), mode: 0o600, content: Vec::new() });
@@ -313,6 +398,7 @@ impl fmt::Display for Step {
                 }
             }
             Self::KeepWritable { at } => write!(f, "keep {at:?} writable"),
+            Self::Place { from, at } => write!(f, "place {from:?} at {at:?}"),
             Self::MountProc { at } => write!(f, "mount proc at {at:?}"),
             Self::ForbidUserNamespaces { proc } => {
                 write!(f, "forbid user namespaces through {proc:?}")
@@ -328,7 +414,9 @@ impl fmt::Display for Step {
             Self::MakeMasks => write!(f, "make the masks"),
             Self::Mask { at, .. } => write!(f, "mask {at:?}"),
             Self::LeaveOldRoot => write!(f, "leave the old root"),
-            Self::SealRoot => write!(f, "make the root read-only"),
+            Self::Seal { at } if at == Path::new("/") => write!(f, "make the root read-only"),
+            Self::Seal { at } => write!(f, "make {at:?} read-only"),
+            Self::EnterRoot { at } => write!(f, "make {at:?} the root"),
             Self::SetHostname { name } => write!(f, "set host name {name:?}"),
         }
     }

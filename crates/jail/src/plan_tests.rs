@@ -3,7 +3,7 @@ use crate::spec::{User, Watches};
 
 fn spec(view: Vec<Entry>) -> Spec {
     let user = User { inside_uid: 1000, inside_gid: 1000, outside_uid: 1000, outside_gid: 1000 };
-    Spec { user, view, hostname: "atoll".to_owned(), private_bytes: 1 << 20 }
+    Spec { user, root: None, view, hostname: "atoll".to_owned(), private_bytes: 1 << 20 }
 }
 
 fn lines(view: Vec<Entry>) -> String {
@@ -62,6 +62,42 @@ fn an_overlay_is_mounted_while_the_host_is_there_and_bound_later() {
     bind overlay 0 at "/w"
     leave the old root
     make the root read-only
+    set host name "atoll"
+    "#);
+}
+
+#[test]
+fn a_writable_root_is_bound_first_and_entered_last() {
+    let mut spec = spec(vec![
+        Entry::private("/tmp", 0o1777),
+        Entry::private("/dev/shm", 0o1777),
+        Entry::new("/dev", What::Devices),
+        Entry::system("/srv/data"),
+    ]);
+    spec.root = Some(Source::Late);
+    let steps = plan(&spec).unwrap();
+    let text: String = steps.iter().map(|step| format!("{step}\n")).collect();
+    let devices = |line: &&str| !line.contains("/system/dev/") || line.contains("shm");
+    let text: Vec<&str> = text.lines().filter(devices).collect();
+    insta::assert_snapshot!(text.join("\n"), @r#"
+    make an empty root of 1048576 bytes
+    make directory "/system" 0755
+    bind the next tree at "/system" read-write
+    make directory "/private-0" 0755
+    make directory "/system/dev" 0755
+    place "/private-0" at "/system/dev"
+    make directory "/private-1" 1777
+    make directory "/system/dev/shm" 0755
+    place "/private-1" at "/system/dev/shm"
+    make directory "/system/srv" 0755
+    make directory "/system/srv/data" 0755
+    bind "/srv/data" at "/system/srv/data" read-only
+    make directory "/private-2" 1777
+    make directory "/system/tmp" 0755
+    place "/private-2" at "/system/tmp"
+    leave the old root
+    make "/system/dev" read-only
+    make "/system" the root
     set host name "atoll"
     "#);
 }

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 pub struct Spec {
     /// Who the workload is.
     pub user: User,
+    /// Its root file system, which it may write: [`Source::Late`] or [`Source::Overlay`]. Else
+    /// the root is empty but for the view, and sealed.
+    pub root: Option<Source>,
     /// What it sees. Parents may be left out; they are made.
     pub view: Vec<Entry>,
     /// Host name inside, at most 64 bytes.

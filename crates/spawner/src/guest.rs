@@ -1,7 +1,7 @@
 //! The half of a start that is the guest.
 
 use crate::order::{Failed, Order};
-use crate::view::{ROOT_HOME, RUN};
+use crate::view::RUN;
 use atoll_guest::message::{Failure, FailureKind};
 use atoll_guest::serve::{Base, Limits, Server};
 use atoll_jail::confine::{self, ConfineError, Confinement, Filters, Walls};
@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) filters: Filters,
     /// For commands of the root inside, if there is one.
     pub(crate) root_filters: Option<Filters>,
+    /// Directories that are to be root's.
+    pub(crate) of_root: Vec<&'static str>,
     pub(crate) base: Base,
 }
 
@@ -62,14 +64,14 @@ const SESSIONS: &str = "/run/atoll/sessions";
 const ROOT_SESSIONS: &str = "/run/atoll/root-sessions";
 
 /// Gives the root inside what is its own: nobody else may change what it takes up.
-fn give_to_root() -> Result<(), Failed> {
+fn give_to_root(more: &[&str]) -> Result<(), Failed> {
     use std::os::unix::fs::{DirBuilderExt as _, chown};
     let failed = |error: io::Error| Failed::io("chown", &error);
     let make = |path: &str, mode| std::fs::DirBuilder::new().mode(mode).create(path);
     make("/run/atoll", 0o755).map_err(failed)?;
     make(SESSIONS, 0o700).map_err(failed)?;
     make(ROOT_SESSIONS, 0o700).map_err(failed)?;
-    for path in [ROOT_SESSIONS, "/run/atoll", RUN, ROOT_HOME] {
+    for path in [ROOT_SESSIONS, "/run/atoll", RUN].iter().chain(more) {
         chown(path, Some(0), Some(0)).map_err(failed)?;
     }
     Ok(())
@@ -151,7 +153,7 @@ fn prepare(
     walls.enter_domain().map_err(unconfined)?;
     let root = match plan.root_filters {
         Some(filters) => {
-            give_to_root()?;
+            give_to_root(&plan.of_root)?;
             root::keep_in_reserve().map_err(unconfined)?;
             let walls = walls.with_filters(filters);
             Some(walls.map_err(|error| Failed::io("landlock", &error))?)

@@ -1,12 +1,12 @@
 //! A process for one order: makes the guest, tells the server, and ends.
 
 use crate::guest::{self, LIVE, Plan, READY};
-use crate::order::{self, Answer, Failed, Order};
+use crate::order::{self, Answer, Failed, Image, Layers, Order};
 use crate::view;
 use atoll_guest::workload::now_us;
 use atoll_jail::confine::{Filters, Listening};
 use atoll_jail::enter::{self, EnterError, Launched, Side};
-use atoll_jail::spec;
+use atoll_jail::{overlay, spec};
 use atoll_sys::netns;
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -53,6 +53,10 @@ fn start(order: &Order, begun_us: u64) -> Result<(Answer, Launched), Failed> {
         steps,
         filters: Filters::build(&view.confinement, &[], Listening::Nobody),
         root_filters: order.root.as_ref().map(|_| Filters::for_root(&view.confinement)),
+        of_root: match order.image {
+            Image::Writable(_) => Vec::new(),
+            Image::Host | Image::Directory(_) => vec![view::ROOT_HOME],
+        },
         confinement: view.confinement,
         base: guest::base(order),
     };
@@ -71,12 +75,27 @@ fn start(order: &Order, begun_us: u64) -> Result<(Answer, Launched), Failed> {
         Side::Outside(launched) => launched,
     };
     let cloned_us = now_us() - begun_us;
-    launched.map(plan.user, &plan.others).map_err(|error| refused(&error))?;
+    let userns = launched.map(plan.user, &plan.others).map_err(|error| refused(&error))?;
     launched.go().map_err(|error| refused(&error))?;
     drop((handed, socket));
+    if let (Image::Writable(layers), true) = (&order.image, is_root) {
+        let root = writable_root(layers, &userns)?;
+        launched.hand(root.as_fd()).map_err(|error| refused(&error))?;
+    }
     await_ready(&launched)?;
     let (pid, ready_us) = (launched.pid, now_us() - begun_us);
     Ok((Answer::Started { pid, cloned_us, ready_us }, launched))
+}
+
+/// The root file system that may be written, with the image's owners as the sandbox's.
+fn writable_root(layers: &Layers, userns: &OwnedFd) -> Result<OwnedFd, Failed> {
+    let above = [layers.upper.as_path(), layers.work.as_path()];
+    overlay::mount_by_root(layers.lower.as_path(), None, above, Some(userns.as_fd())).map_err(
+        |error| {
+            let (step, errno) = error.step();
+            Failed::new(step, &error, errno.unwrap_or(0))
+        },
+    )
 }
 
 fn ids(ids: &order::Ids) -> spec::Ids {

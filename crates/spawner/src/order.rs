@@ -19,8 +19,9 @@ pub struct Order {
     pub socket: Octets,
     /// What it sees beside its own directories.
     pub image: Image,
-    /// Directory of the host that becomes `/etc`.
-    pub etc: Octets,
+    /// Directory of the host that becomes `/etc`; none where the image's own is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etc: Option<Octets>,
     /// Whom the commands run as.
     pub user: User,
     /// The root inside, if commands may run as that too.
@@ -50,8 +51,23 @@ pub struct Order {
 pub enum Image {
     /// What is installed on this machine.
     Host,
-    /// The one in this directory of the host.
+    /// The one in this directory of the host, read-only.
     Directory(Octets),
+    /// The one in a directory of the host, with what is written to it kept beside.
+    Writable(Layers),
+}
+
+/// The layers of a root file system that can be written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Layers {
+    /// The directory below, which stays as it is.
+    pub lower: Octets,
+    /// The one that takes what is written: it belongs to the sandbox's root, or to its user
+    /// if there is none.
+    pub upper: Octets,
+    /// An empty one beside it, which has been empty since the last start.
+    pub work: Octets,
 }
 
 /// One user inside, and who that is outside.

@@ -1,6 +1,6 @@
 //! What the commands of a sandbox see and may write, from its order.
 
-use crate::order::{Failed, Image, Order};
+use crate::order::{Failed, Image, Layers, Order};
 use atoll_jail::confine::Confinement;
 use atoll_jail::host;
 use atoll_jail::spec::{Access, Entry, Kind, Source, Spec, User, What};
@@ -17,21 +17,20 @@ pub(crate) struct View {
 /// What belongs to programs that run.
 pub(crate) const RUN: &str = "/run";
 
-/// The home of the root inside.
+/// The home of the root inside, unless the image has it.
 pub(crate) const ROOT_HOME: &str = "/root";
 
 /// Puts the view together. Root `hands_in` what the sandbox's user may not reach.
 pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
-    let mut view = host::own();
-    if order.root.is_some() {
-        // Everybody may make something in the first, and nobody take another's away.
-        view.retain(|entry| entry.at != Path::new(RUN));
-        view.extend([Entry::private(RUN, 0o1777), Entry::private(ROOT_HOME, 0o700)]);
-    }
+    let writable_root = match &order.image {
+        Image::Writable(layers) => Some(layers),
+        Image::Host | Image::Directory(_) => None,
+    };
+    let mut view = own(order);
     if order.image == Image::Host {
         view.extend(host::system());
     }
-    view.push(bind(Path::new("/etc"), order.etc.as_path(), Access::ReadOnly));
+    view.extend(order.etc.iter().map(|etc| bind(ETC, etc.as_path(), Access::ReadOnly)));
     let proc = What::Proc {
         cover_root_writable: order.user.inside_uid == 0 || order.root.is_some(),
         nested_userns: false,
@@ -39,7 +38,6 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
     };
     view.push(Entry::new("/proc", proc));
     let mut writable: Vec<PathBuf> = ["/tmp", RUN, "/dev/shm"].map(PathBuf::from).into();
-    writable.extend(order.root.as_ref().map(|_| PathBuf::from(ROOT_HOME)));
     for one in &order.binds {
         let (at, source) = (one.at.as_path(), one.source.as_path());
         view.retain(|entry| !entry.at.starts_with(at));
@@ -52,6 +50,13 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
         let shown = host::image(root.as_path(), &places);
         view.extend(shown.map_err(|error| Failed::new("image", &error, 0))?);
     }
+    if writable_root.is_some() {
+        // What is not to be written is a mount of its own that cannot be, or of no id inside.
+        writable = vec![PathBuf::from("/")];
+    } else if order.root.is_some() {
+        writable.push(ROOT_HOME.into());
+    }
+    let root = writable_root.map(|layers| root(layers, hands_in)).transpose()?;
     let handed = if hands_in { hand_in(&mut view) } else { Vec::new() };
     let user = User {
         inside_uid: order.user.inside_uid,
@@ -61,7 +66,7 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
     };
     let (hostname, private_bytes) = (order.hostname.clone(), order.private_bytes);
     Ok(View {
-        spec: Spec { user, view, hostname, private_bytes },
+        spec: Spec { user, root, view, hostname, private_bytes },
         confinement: Confinement {
             writable,
             openable: vec!["/dev".into(), "/proc".into()],
@@ -74,7 +79,43 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
     })
 }
 
-fn bind(at: &Path, source: &Path, access: Access) -> Entry {
+const ETC: &str = "/etc";
+
+/// What every sandbox has of its own.
+fn own(order: &Order) -> Vec<Entry> {
+    let mut view = host::own();
+    let is_writable = matches!(order.image, Image::Writable(_));
+    if order.root.is_some() {
+        // Everybody may make something there, and nobody take another's away.
+        view.retain(|entry| entry.at != Path::new(RUN));
+        view.push(Entry::private(RUN, 0o1777));
+    }
+    if order.root.is_some() && !is_writable {
+        view.push(Entry::private(ROOT_HOME, 0o700));
+    }
+    if is_writable {
+        // An image has these itself, as it likes them.
+        view.retain(|entry| !matches!(entry.what, What::Link { .. }));
+    }
+    view
+}
+
+/// Root mounts it outside, where directories can be renamed and owners be mapped.
+fn root(layers: &Layers, hands_in: bool) -> Result<Source, Failed> {
+    if hands_in {
+        return Ok(Source::Late);
+    }
+    let lower = layers.lower.as_path();
+    let found = rustix::fs::lstat(lower).map_err(|error| Failed::io("lstat", &error.into()))?;
+    Ok(Source::Overlay {
+        lower: lower.to_owned(),
+        expect: (found.st_dev, found.st_ino),
+        upper: layers.upper.as_path().to_owned(),
+        work: layers.work.as_path().to_owned(),
+    })
+}
+
+fn bind(at: impl Into<PathBuf>, source: &Path, access: Access) -> Entry {
     let source = Source::Path { path: source.to_owned(), expect: None };
     Entry::new(at, What::Bind { source, kind: Kind::Directory, access })
 }

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod guest;
+pub mod image;
 pub mod picture;
 pub mod process;
 pub mod pty;

@@ -32,7 +32,10 @@ pub struct CreateSandbox {
     /// A name, unique among the sandboxes that are there.
     #[serde(default)]
     pub name: Option<SandboxName>,
-    /// What it is made of; `host`, the default, is the system of the machine itself.
+    /// What it is made of. `host`, the default, is the system of the machine itself, read-only.
+    /// Else the absolute path, on the server's machine, of a directory with a root file system, or of
+    /// a tar archive of one (plain, gzip or zstd): it can be written where the flag
+    /// `writable_root` says so. A path needs a key of scope `admin`.
     #[serde(default = "host_image")]
     #[schema(min_length = 1, max_length = 512)]
     pub image: String,

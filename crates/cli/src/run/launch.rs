@@ -16,7 +16,7 @@ use atoll_api::policy::EffectivePolicy;
 use atoll_guest::workload::now_us;
 use atoll_jail::cgroup::{self, Group, Layout};
 use atoll_jail::enter::{self, Launched, Side};
-use atoll_jail::overlay::{self, Marks};
+use atoll_jail::overlay::{self, ByRootError};
 use atoll_jail::tree::TreeError;
 use atoll_sys::netns::Preparing;
 use rustix::process::{Resource, Rlimit};
@@ -186,23 +186,14 @@ fn open_late(late: &HandedTree, userns: BorrowedFd<'_>) -> Result<OwnedFd, CliEr
         };
         return cloned.map_err(unopened);
     };
-    let lower = match owners {
-        Some(_) => atoll_jail::tree::clone(&late.path, late.expect, owners),
-        None => atoll_jail::tree::open(&late.path, late.expect),
-    };
-    let open = |path: &Path| atoll_jail::tree::open(path, None).map_err(unopened);
-    let lower = lower.map_err(unopened)?;
-    let (upper_fd, work_fd) = (open(upper)?, open(work)?);
-    let mounted = overlay::mount(lower.as_fd(), upper_fd.as_fd(), work_fd.as_fd(), Marks::Trusted);
-    let mounted = match (mounted, upper.parent(), upper.file_name(), work.file_name()) {
-        (Err(error), Some(layers), Some(upper), Some(work))
-            if owners.is_some() && error.is_invalid() =>
-        {
-            overlay::mount_apart(lower.as_fd(), open(layers)?.as_fd(), [upper, work])
+    overlay::mount_by_root(&late.path, late.expect, [upper, work], owners).map_err(|error| {
+        match error {
+            ByRootError::Layer(error) => unopened(error),
+            ByRootError::Mount(error) => {
+                CliError::new("the project cannot be put under review").because(error)
+            }
         }
-        (mounted, ..) => mounted,
-    };
-    mounted.map_err(|error| CliError::new("the project cannot be put under review").because(error))
+    })
 }
 
 /// A tree that could not be opened, with the fix where one is known.

@@ -162,7 +162,7 @@ pub(crate) fn build(given: &Given<'_>) -> Result<View, ImageError> {
     let has_helper = view.iter().any(|entry| matches!(entry.what, What::Mask { .. }));
     let private_bytes = given.policy.limits.disk.value.map_or(PRIVATE_BYTES, |bytes| bytes.0);
     Ok(View {
-        spec: Spec { user, view, hostname: given.hostname.to_owned(), private_bytes },
+        spec: Spec { user, root: None, view, hostname: given.hostname.to_owned(), private_bytes },
         confinement: Confinement {
             writable,
             openable: vec!["/dev".into(), "/proc".into()],

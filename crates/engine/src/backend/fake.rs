@@ -340,6 +340,7 @@ impl Fake {
             limit_pids: true,
             limit_disk: true,
             user_root: true,
+            writable_root: true,
         };
         Self { host: host.clone(), capabilities }
     }

@@ -55,6 +55,8 @@ pub struct Capabilities {
     pub limit_disk: bool,
     /// Commands can run as root inside.
     pub user_root: bool,
+    /// The root file system of an image can be written, unless the image is `host`.
+    pub writable_root: bool,
 }
 
 impl Capabilities {

@@ -157,10 +157,65 @@ pub fn etc(
     }
     let names = match image {
         None => SHOWN.map(OsString::from).to_vec(),
+        // A link leads from the image's root, which is not ours.
+        Some(_) if from.is_symlink() => Vec::new(),
         Some(_) => names_in(&from)?,
     };
     make(base, &directory, &manifest, &generated, (&from, &names))?;
     Ok(directory)
+}
+
+/// What the `/etc` of the root file system at `image` needs for `account` where it is shown as
+/// it is: names of files and their content. Its own accounts stay.
+#[must_use]
+pub fn etc_additions(
+    image: &Path,
+    account: &Account,
+    hostname: &str,
+) -> Vec<(&'static str, String)> {
+    let read = |name: &str| read_in(image, &Path::new("etc").join(name)).unwrap_or_default();
+    let merged = |(name, content): (&'static str, String)| match name {
+        "passwd" | "group" => Some((name, merged(&read(name), &content, &account.name))),
+        "nsswitch.conf" => read(name).is_empty().then_some((name, content)),
+        _ => Some((name, content)),
+    };
+    generated(account, hostname).into_iter().filter_map(merged).collect()
+}
+
+/// Reads a file of an image that nobody vouches for: behind no link, and of bounded length.
+fn read_in(image: &Path, path: &Path) -> io::Result<String> {
+    use rustix::fs::{Mode, OFlags, ResolveFlags};
+    const BYTES_MAX: u64 = 1 << 20;
+    let flags = OFlags::CLOEXEC;
+    let root = rustix::fs::open(image, flags | OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)?;
+    let file = std::fs::File::from(file);
+    let mut text = String::new();
+    if file.metadata()?.is_file() {
+        io::Read::read_to_string(&mut io::Read::take(file, BYTES_MAX), &mut text)?;
+    }
+    Ok(text)
+}
+
+/// Lines of passwd(5) or group(5): those of the image, with those of ours whose names it
+/// lacks, and in place of its own the line of `name`, before any other of the same number.
+fn merged(image: &str, ours: &str, name: &str) -> String {
+    let name_of = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
+    let number_of = |line: &str| line.split(':').nth(2).unwrap_or_default().to_owned();
+    let mut lines: Vec<&str> = image.lines().filter(|line| name_of(line) != name).collect();
+    for line in ours.lines() {
+        let at = if name_of(line) == name {
+            lines.iter().position(|other| number_of(other) == number_of(line))
+        } else if lines.iter().any(|other| name_of(other) == name_of(line)) {
+            continue;
+        } else {
+            None
+        };
+        lines.insert(at.unwrap_or(lines.len()), line);
+    }
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// The generated files decide the name, another account is another directory; so
@@ -467,6 +522,46 @@ mod tests {
         }
         std::fs::write(&manifest, write_manifest(&[look(Path::new("/usr"))])).unwrap();
         assert!(is_current(&manifest));
+    }
+
+    #[test]
+    fn accounts_of_an_image_stay_and_ours_comes_first() {
+        let image = tempfile::tempdir().unwrap();
+        let added = |name: &str| {
+            let all = etc_additions(image.path(), &account(), "box");
+            all.into_iter().find(|(own, _)| *own == name).map(|(_, content)| content)
+        };
+        assert!(added("passwd").unwrap().contains("ada:x:1000:"));
+        let etc = image.path().join("etc");
+        std::fs::create_dir(&etc).unwrap();
+        std::fs::write(
+            etc.join("passwd"),
+            "root:x:0:0:r:/root:/bin/bash\nada:x:7:7::/:/x\nnode:x:1000:1000::/srv/node:/x\n",
+        )
+        .unwrap();
+        std::fs::write(etc.join("nsswitch.conf"), "passwd: files\n").unwrap();
+        let passwd = added("passwd").unwrap();
+        let lines: Vec<&str> = passwd.lines().collect();
+        assert_eq!(lines[0], "root:x:0:0:r:/root:/bin/bash");
+        assert_eq!(lines[1], "ada:x:1000:1000:ada:/home/ada:/bin/sh");
+        assert_eq!(lines[2], "node:x:1000:1000::/srv/node:/x");
+        assert!(lines[3].starts_with("nobody:") && lines.len() == 4, "{passwd}");
+        assert_eq!(added("nsswitch.conf"), None);
+        // What lies behind a link is not the image's.
+        std::fs::rename(&etc, image.path().join("other")).unwrap();
+        std::os::unix::fs::symlink("other", &etc).unwrap();
+        assert!(!added("passwd").unwrap().contains("node"));
+    }
+
+    #[test]
+    fn an_image_whose_etc_is_a_link_shows_nothing_of_what_it_leads_to() {
+        let (base, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let secret = tempfile::tempdir().unwrap();
+        std::fs::write(secret.path().join("open.txt"), "words").unwrap();
+        std::os::unix::fs::symlink(secret.path(), image.path().join("etc")).unwrap();
+        let etc = etc(base.path(), &account(), "box", Some(image.path())).unwrap();
+        assert!(!etc.join("open.txt").exists());
+        assert!(image.path().join("etc/open.txt").exists(), "the control");
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod image;
 mod system;
 mod watches;
 
-pub use etc::{Account, InEtc, etc, in_etc};
+pub use etc::{Account, InEtc, etc, etc_additions, in_etc};
 pub use home::{CACHE_DIRECTORIES, home};
 pub use image::{ImageError, image};
 pub use system::{own, places, system};

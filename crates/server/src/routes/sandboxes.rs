@@ -1,12 +1,13 @@
 //! Sandboxes: made, listed, changed and deleted.
 
-use crate::access::{Reader, Runner};
+use crate::access::{Caller, Reader, Runner};
 use crate::answer::{Json, json};
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::{Body, Named, Query, Target, string_schema};
 use crate::idempotency::{self, IdempotencyKey};
 use atoll_api::error::ErrorBody;
+use atoll_api::key::Scope;
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{
     CreateSandbox, Cursor, Lifecycle, ListSandboxes, Sandbox, SandboxPage, State as SandboxState,
@@ -71,6 +72,7 @@ async fn create(
     headers: HeaderMap,
     Body(request): Body<CreateSandbox>,
 ) -> Result<Response, Failure> {
+    may_name_image(caller, &request)?;
     let Some(key) = IdempotencyKey::of(caller, &headers)? else {
         return Ok(json(StatusCode::CREATED, &app.noted(app.engine.create(request).await)?));
     };
@@ -80,6 +82,14 @@ async fn create(
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     }
     Ok(response)
+}
+
+/// A path is read with the server's rights, so it is for those who may do everything.
+fn may_name_image(caller: Caller, request: &CreateSandbox) -> Result<(), Failure> {
+    if request.image.starts_with('/') && caller.scope() < Scope::Admin {
+        return Err(Failure::scope(Scope::Admin));
+    }
+    Ok(())
 }
 
 /// Give the sandbox of a name, made if there is none
@@ -97,11 +107,12 @@ async fn create(
     security(("key" = [])),
 )]
 async fn get_or_create(
-    _: Runner,
+    Runner(caller): Runner,
     State(app): State<Arc<App>>,
     named: Named,
     Body(mut request): Body<CreateSandbox>,
 ) -> Result<Response, Failure> {
+    may_name_image(caller, &request)?;
     let Named::Name(name) = named else {
         return Err(Failure::field("sandbox", "a sandbox cannot be made with a given id")
             .next_step("write a name in the path"));

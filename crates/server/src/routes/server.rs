@@ -46,6 +46,7 @@ async fn capabilities(_: Reader, State(app): State<Arc<App>>) -> Json<Capabiliti
             limit_pids: can.limit_pids,
             limit_disk: can.limit_disk,
             user_root: can.user_root,
+            writable_root: can.writable_root,
         },
         missing: app
             .engine

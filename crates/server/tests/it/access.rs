@@ -68,6 +68,21 @@ fn every_operation_asks_for_its_scope() {
 }
 
 #[test]
+fn an_image_by_its_path_is_for_those_who_may_do_everything() {
+    live(async {
+        let server = World::new().start().await;
+        let (run, admin) = (server.with_key(Scope::Run), server.with_key(Scope::Admin));
+        let request = json!({"image": "/srv/rootfs"});
+        for (method, path) in [("POST", "/v1/sandboxes"), ("PUT", "/v1/sandboxes/web")] {
+            let refused = run.json(method, path, &request).await;
+            assert_eq!(refused.code(), "forbidden");
+            admin.json(method, path, &request).await.expect(201);
+        }
+        run.json("PUT", "/v1/sandboxes/other", &json!({"image": "host"})).await.expect(201);
+    });
+}
+
+#[test]
 fn a_path_that_there_is_not_is_closed_too() {
     live(async {
         let server = World::new().start().await;

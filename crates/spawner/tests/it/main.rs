@@ -70,7 +70,7 @@ impl Host {
         Order {
             socket: octets(&state.join("guest")),
             image: Image::Host,
-            etc: octets(&etc),
+            etc: Some(octets(&etc)),
             user: atoll_spawner::order::User {
                 inside_uid: 1000,
                 inside_gid: 1000,

@@ -9,6 +9,7 @@
 //! | `images/sha256-HEX/rootfs` | an unpacked archive; the directory appears complete or not at all |
 //! | `images/.new-HEX/` | being unpacked, locked by who does it; without a lock it is removed |
 //! | `images/known/HEX` | the digest of a file, by its device, inode, length and times, so that it need not be read again |
+//! | `images/known/HEX.lock` | locked by who unpacks the archive of this digest |
 
 mod entry;
 mod place;
@@ -44,6 +45,26 @@ pub enum ImageError {
     Unpack { path: PathBuf, source: UnpackError },
     #[error("the image {} changed while it was read", path.display())]
     Changed { path: PathBuf },
+    #[error("{} is no root file system: there is neither bin nor usr/bin in it", path.display())]
+    NotARoot { path: PathBuf },
+}
+
+/// The directory with the root file system that `path` names: itself, or an archive,
+/// which is unpacked into `cache/images` if it is not there.
+///
+/// # Errors
+///
+/// [`ImageError`].
+pub fn root(path: &Path, cache: &Path, limits: &Limits) -> Result<PathBuf, ImageError> {
+    let read = |source| ImageError::Read { path: path.to_owned(), source };
+    let real = path.canonicalize().map_err(read)?;
+    let root = if real.is_dir() { real } else { Images::open(cache)?.get(&real, limits)?.root };
+    // Links in it lead from its own root, which is not ours.
+    let has = |name: &str| root.join(name).symlink_metadata().is_ok();
+    if has("bin") || has("usr/bin") {
+        return Ok(root);
+    }
+    Err(ImageError::NotARoot { path: path.to_owned() })
 }
 
 /// The unpacked images of one user.
@@ -105,12 +126,27 @@ impl Images {
         };
         let name = OsString::from(format!("sha256-{digest}"));
         let root = self.path.join(&name).join("rootfs");
-        let present = beneath::look(&self.dir, &name).map_err(|error| self.error(error.into()))?;
-        let report = match present {
-            Some(_) => None,
-            None => Some(self.add(file, &name, &digest, limits)?),
+        let report = if self.has(&name)? {
+            None
+        } else {
+            // Who waits here finds it there, as a rule.
+            let _lock = self.lock(&digest).map_err(|error| self.error(error))?;
+            if self.has(&name)? { None } else { Some(self.add(file, &name, &digest, limits)?) }
         };
         Ok(Image { root, digest, report })
+    }
+
+    fn has(&self, name: &OsStr) -> Result<bool, ImageError> {
+        let found = beneath::look(&self.dir, name).map_err(|error| self.error(error.into()))?;
+        Ok(found.is_some())
+    }
+
+    /// Lets nobody else unpack the same archive meanwhile.
+    fn lock(&self, digest: &str) -> io::Result<OwnedFd> {
+        let path = self.path.join("known").join(format!("{digest}.lock"));
+        let file = File::options().write(true).create(true).truncate(false).open(path)?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        Ok(file.into())
     }
 
     fn error(&self, source: io::Error) -> ImageError {
@@ -180,6 +216,14 @@ impl Images {
     }
 
     /// Removes what killed processes left.
+    ///
+    /// # Errors
+    ///
+    /// When something of it cannot be removed.
+    pub fn clear(&self) -> Result<(), ImageError> {
+        self.sweep().map_err(|error| self.error(error.into()))
+    }
+
     fn sweep(&self) -> rustix::io::Result<()> {
         for name in beneath::names(self.dir.as_fd(), Path::new(""))? {
             if !name.as_encoded_bytes().starts_with(NEW_PREFIX.as_bytes()) {

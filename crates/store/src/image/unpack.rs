@@ -6,6 +6,7 @@ use crate::beneath;
 use crate::node::{FileKind, Time};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,12 +22,16 @@ pub struct Limits {
     pub bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
+    /// How many times longer than the archive's file it may be when decompressed.
+    pub ratio: u64,
+    /// So many bytes it may be long whatever the ratio is.
+    pub ratio_from: u64,
 }
 
 impl Default for Limits {
     /// Large enough for the full images of compilers and browsers together.
     fn default() -> Self {
-        Self { bytes: 64 << 30, entries: 4_000_000 }
+        Self { bytes: 64 << 30, entries: 4_000_000, ratio: 100, ratio_from: 1 << 30 }
     }
 }
 
@@ -68,6 +73,8 @@ pub enum UnpackError {
     Container { what: &'static str },
     #[error("it holds more than {limit} bytes")]
     TooLarge { limit: u64 },
+    #[error("it holds more than {ratio} times as many bytes as it has itself")]
+    TooDense { ratio: u64 },
     #[error("it holds more than {limit} entries")]
     TooMany { limit: u64 },
     #[error("it holds a name of {length} bytes; {longest} are the most")]
@@ -91,8 +98,10 @@ impl UnpackError {
     /// tar reader as errors of one type.
     pub(super) fn from_read(error: io::Error) -> Self {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<OverLimit>());
-        if let Some(OverLimit { limit }) = inner {
-            return Self::TooLarge { limit: *limit };
+        match inner {
+            Some(OverLimit::Bytes(limit)) => return Self::TooLarge { limit: *limit },
+            Some(OverLimit::Ratio(ratio)) => return Self::TooDense { ratio: *ratio },
+            None => {}
         }
         match error.raw_os_error() {
             Some(_) => Self::Read { source: error },
@@ -118,7 +127,9 @@ pub fn unpack(
     root: BorrowedFd<'_>,
     limits: &Limits,
 ) -> Result<Report, UnpackError> {
-    let mut reader = BufReader::with_capacity(256 * 1024, reader);
+    let taken = Cell::new(0);
+    let counted = Counted { inner: reader, taken: &taken };
+    let mut reader = BufReader::with_capacity(256 * 1024, counted);
     let start = peek(&mut reader)?;
     let decompressed: Box<dyn Read + '_> = match compression(&start) {
         Compression::None => Box::new(reader),
@@ -129,7 +140,7 @@ pub fn unpack(
         }
         Compression::Other(name) => return Err(UnpackError::Compression { name }),
     };
-    let capped = Capped { inner: decompressed, left: limits.bytes, limit: limits.bytes };
+    let capped = Capped { inner: decompressed, given: 0, taken: &taken, limits: *limits };
     let mut archive = tar::Archive::new(capped);
     let mut run = Run::new(root, *limits);
     let mut pending = Pending::default();
@@ -178,24 +189,47 @@ fn peek(reader: &mut impl BufRead) -> Result<Vec<u8>, UnpackError> {
 
 /// Carries a limit through readers that know only I/O errors.
 #[derive(Debug, thiserror::Error)]
-#[error("over {limit} bytes")]
-struct OverLimit {
-    limit: u64,
+enum OverLimit {
+    #[error("over {0} bytes")]
+    Bytes(u64),
+    #[error("over {0} times its length")]
+    Ratio(u64),
 }
 
-struct Capped<R> {
+/// Counts what is taken of the archive's file.
+struct Counted<'a, R> {
     inner: R,
-    left: u64,
-    limit: u64,
+    taken: &'a Cell<u64>,
 }
 
-impl<R: Read> Read for Capped<R> {
+impl<R: Read> Read for Counted<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        self.left = self
-            .left
-            .checked_sub(count as u64)
-            .ok_or_else(|| io::Error::other(OverLimit { limit: self.limit }))?;
+        self.taken.set(self.taken.get() + count as u64);
+        Ok(count)
+    }
+}
+
+/// Gives no more than the limits let it.
+struct Capped<'a, R> {
+    inner: R,
+    given: u64,
+    taken: &'a Cell<u64>,
+    limits: Limits,
+}
+
+impl<R: Read> Read for Capped<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.given += count as u64;
+        let Limits { bytes, ratio, ratio_from, .. } = self.limits;
+        if self.given > bytes {
+            return Err(io::Error::other(OverLimit::Bytes(bytes)));
+        }
+        let dense = self.taken.get().saturating_mul(ratio).max(ratio_from);
+        if self.given > dense {
+            return Err(io::Error::other(OverLimit::Ratio(ratio)));
+        }
         Ok(count)
     }
 }

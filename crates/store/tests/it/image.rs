@@ -264,6 +264,13 @@ both! {
         }
         // The control: with room enough it is unpacked.
         assert_eq!(Place::new().try_unpack(&gzip(&bytes), &Limits::default()).unwrap().bytes, 64 << 20);
+        // The same by how much more it becomes than it is; what is not packed is as long as it is.
+        let dense = Limits { ratio_from: 1 << 20, ..Limits::default() };
+        for packed in [gzip(&bytes), zstd(&bytes)] {
+            let error = Place::new().try_unpack(&packed, &dense).unwrap_err();
+            assert!(matches!(error, UnpackError::TooDense { ratio: 100 }), "{error}");
+        }
+        assert_eq!(Place::new().try_unpack(&bytes, &dense).unwrap().bytes, 64 << 20);
         // Content that is left out counts too.
         let skipped = Archive::new().raw(EntryType::new(b'Z'), b"z", b"", 0, &vec![0; 2 << 20]).file("a", "");
         let error = Place::new().try_unpack(&skipped.bytes(), &limits).unwrap_err();
@@ -439,6 +446,6 @@ proptest! {
     fn any_bytes_end_in_an_answer(mut bytes in proptest::collection::vec(any::<u8>(), 0..3000), start in 0..4) {
         let magic: &[u8] = match start { 0 => b"\x1f\x8b\x08", 1 => b"\x28\xb5\x2f\xfd", _ => b"" };
         bytes.splice(..0, magic.iter().copied());
-        Place::new().try_unpack(&bytes, &Limits { bytes: 1 << 20, entries: 100 }).ok();
+        Place::new().try_unpack(&bytes, &Limits { bytes: 1 << 20, entries: 100, ..Limits::default() }).ok();
     }
 }

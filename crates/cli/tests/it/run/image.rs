@@ -1,9 +1,9 @@
 //! Another root file system: a directory, or an archive of one.
 
 use super::each;
+use atoll_testkit::image::copy_programs;
 use atoll_testkit::run::{Project, Ran};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// A root file system with a shell and a few tools of this machine, below
 /// `outside`, and an archive of it.
@@ -12,9 +12,7 @@ fn tiny(project: &Project) -> (PathBuf, PathBuf) {
     for name in ["bin", "etc", "home", "proc", "tmp", "usr/bin", "usr/share/own", "var/lib/own"] {
         std::fs::create_dir_all(root.join(name)).unwrap();
     }
-    for tool in ["sh", "cat", "ls", "id", "touch", "readlink"] {
-        copy_with_libraries(&which(tool), tool, &root);
-    }
+    copy_programs(&root, &["sh", "cat", "ls", "id", "touch", "readlink"]);
     std::os::unix::fs::symlink("/bin/sh", root.join("usr/bin/linked-sh")).unwrap();
     std::fs::write(root.join("etc/os-release"), "ID=tiny\n").unwrap();
     std::fs::write(root.join("etc/passwd"), "image:x:7:7::/:/bin/sh\n").unwrap();
@@ -25,26 +23,6 @@ fn tiny(project: &Project) -> (PathBuf, PathBuf) {
     let packed = project.bare_sh("tar -czf ../outside/rootfs.tar.gz -C ../outside/rootfs .");
     assert_eq!(packed.code(), Some(0), "{}", packed.text());
     (root, archive)
-}
-
-fn which(tool: &str) -> PathBuf {
-    let found = ["/bin", "/usr/bin"].map(|directory| Path::new(directory).join(tool));
-    let found = found.into_iter().find(|path| path.exists()).expect("the tool");
-    found.canonicalize().unwrap()
-}
-
-/// Copies a program, and what ldd(1) names for it to where it looks for it.
-fn copy_with_libraries(program: &Path, name: &str, root: &Path) {
-    std::fs::copy(program, root.join("bin").join(name)).unwrap();
-    let listed = Command::new("ldd").arg(program).output().unwrap();
-    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-    for path in text.split_whitespace().filter(|word| word.starts_with('/')) {
-        let place = root.join(&path[1..]);
-        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
-        if !place.exists() {
-            std::fs::copy(path, place).unwrap();
-        }
-    }
 }
 
 fn run(project: &Project, image: &Path, script: &str) -> Ran {

@@ -6,6 +6,7 @@ use atoll_api::id::SandboxId;
 use atoll_api::sandbox;
 use atoll_jail::cgroup::{self, CgroupError, Group, Layout};
 use atoll_spawner::client::SpawnError;
+use atoll_store::image::Images;
 use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
@@ -51,6 +52,7 @@ impl Places {
         lock(&fd, &state, patience).map_err(call(step))?;
         let places = Self { state, fd, etc: Mutex::new(()) };
         places.clear_stages()?;
+        places.clear_images()?;
         Ok(places)
     }
 
@@ -85,6 +87,52 @@ impl Places {
 
     pub(super) fn home(&self, id: SandboxId) -> PathBuf {
         self.of(id).join("home")
+    }
+
+    /// What was written to its root file system.
+    pub(super) fn upper(&self, id: SandboxId) -> PathBuf {
+        self.of(id).join("upper")
+    }
+
+    pub(super) fn work(&self, id: SandboxId) -> PathBuf {
+        self.of(id).join("work")
+    }
+
+    /// All of it; images are unpacked below it too.
+    pub(super) fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// Notes which root file system a sandbox has, for as long as it is there: the archive
+    /// that it came from may be another one day.
+    pub(super) fn note_image(&self, id: SandboxId, root: &Path) -> Result<(), BackendError> {
+        std::os::unix::fs::symlink(root, self.of(id).join("image"))
+            .map_err(call("note the sandbox's image"))
+    }
+
+    /// The root file system of a sandbox; none if it is this machine's.
+    pub(super) fn image(&self, id: SandboxId) -> Result<Option<PathBuf>, BackendError> {
+        match std::fs::read_link(self.of(id).join("image")) {
+            Ok(root) => Ok(Some(root)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(call("read the sandbox's image")(error)),
+        }
+    }
+
+    /// Removes something of a sandbox's, whatever is in it.
+    pub(super) fn remove_in(&self, id: SandboxId, name: &OsStr) -> io::Result<()> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let own = rustix::fs::openat(&self.fd, id.to_string(), flags, Mode::empty())?;
+        Ok(atoll_store::remove(own.as_fd(), name)?)
+    }
+
+    /// Removes what a server left that was killed while it unpacked an image.
+    fn clear_images(&self) -> Result<(), BackendError> {
+        if !self.state.join("images").exists() {
+            return Ok(());
+        }
+        let cleared = Images::open(&self.state).and_then(|images| images.clear());
+        cleared.map_err(|error| other("clear the directory of images", error))
     }
 
     /// Lets nobody else put an `/etc` together in the directory that it gives.
@@ -214,7 +262,7 @@ fn wanted(limits: &sandbox::Limits) -> cgroup::Limits {
 }
 
 /// What can be done here, by a plan for a group with every limit.
-pub(super) fn capabilities(layout: &Layout) -> Capabilities {
+pub(super) fn capabilities(layout: &Layout, can_write_root: bool) -> Capabilities {
     let all = cgroup::Limits { memory_bytes: Some(1 << 30), pids: Some(1000), cpus: Some(1.0) };
     let missing = cgroup::plan(layout, "atoll-probe", &all).unenforced;
     let has = |limit| !missing.iter().any(|one| one.limit == limit);
@@ -226,11 +274,15 @@ pub(super) fn capabilities(layout: &Layout) -> Capabilities {
         // Files lie on a file system of the host's without a quota.
         limit_disk: false,
         user_root: rustix::process::geteuid().is_root(),
+        writable_root: can_write_root,
     }
 }
 
 /// Why a flag is missing.
-pub(super) fn missing(can: Capabilities) -> Vec<(&'static str, String)> {
+pub(super) fn missing(
+    can: Capabilities,
+    writable_root: &Result<(), String>,
+) -> Vec<(&'static str, String)> {
     let reasons = [
         (
             can.user_root,
@@ -245,7 +297,11 @@ pub(super) fn missing(can: Capabilities) -> Vec<(&'static str, String)> {
         ),
     ];
     let missing = reasons.into_iter().filter(|(has, ..)| !has);
-    missing.map(|(_, flag, reason)| (flag, reason.to_owned())).collect()
+    let root = writable_root.as_ref().err().map(|reason| {
+        let text = "the directory of sandboxes cannot hold the layers of an overlay";
+        ("writable_root", format!("{text} ({reason})"))
+    });
+    missing.map(|(_, flag, reason)| (flag, reason.to_owned())).chain(root).collect()
 }
 
 /// A failed call of the system's.

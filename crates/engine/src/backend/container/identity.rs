@@ -61,6 +61,22 @@ impl Ids {
         ]
     }
 
+    /// The owner and the group of what belongs to root, or to the user where there is none.
+    pub(super) fn root(self) -> (u32, u32) {
+        self.outside(0, 0)
+    }
+
+    /// Who an owner and a group of the image are outside; root for who is not there.
+    pub(super) fn outside(self, uid: u32, gid: u32) -> (u32, u32) {
+        let Self::Block(first) = self else { return self.user() };
+        let of = |id| match id {
+            NOBODY => first + COUNT - 1,
+            id if id < COUNT - 1 => first + id,
+            _ => first,
+        };
+        (of(uid), of(gid))
+    }
+
     /// Whose home it is.
     fn of_home(uid: u32, gid: u32) -> Self {
         let first = uid.checked_sub(UID).filter(|first| RANGE.contains(first));

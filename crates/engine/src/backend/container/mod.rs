@@ -2,9 +2,12 @@
 //! is kept.
 //!
 //! ```text
-//!     STATE/etc/           what becomes /etc, of all that have the same image
+//!     STATE/etc/           what becomes /etc, of all whose root is the same and read-only
+//!     STATE/images/        root file systems from archives
 //!     STATE/ID/            made by create, removed by remove
 //!        ├── home/         the sandbox's home: its user's, and kept while it is stopped
+//!        ├── image         a link to its root file system, unless that is this machine's
+//!        ├── upper/        what was written to that, if it can be; work/ belongs to it
 //!        ├── guest         the guest's socket, while it runs
 //!        └── whole         written last: create has done all of it
 //! ```
@@ -15,6 +18,7 @@
 
 mod host;
 mod identity;
+mod layers;
 mod order;
 
 use super::{Alive, Backend, BackendError, Capabilities, Found, Processes, Progress, Spec};
@@ -49,6 +53,8 @@ pub struct Container {
     spawner: Spawner,
     layout: Layout,
     identities: Identities,
+    /// Why the root file system of an image can only be read, if so.
+    writable_root: Result<(), String>,
 }
 
 impl Container {
@@ -70,7 +76,8 @@ impl Container {
         let lock = places.lock().map_err(host::call("start the spawner"))?;
         let spawner =
             Spawner::start(spawner, Some(lock)).map_err(host::call("start the spawner"))?;
-        Ok(Self { places, spawner, layout, identities })
+        let writable_root = atoll_jail::features::writable_root(places.state());
+        Ok(Self { places, spawner, layout, identities, writable_root })
     }
 
     /// The control group of a sandbox, if there is one.
@@ -98,20 +105,28 @@ impl Backend for Container {
     }
 
     fn capabilities(&self) -> Capabilities {
-        host::capabilities(&self.layout)
+        host::capabilities(&self.layout, self.writable_root.is_ok())
     }
 
     fn missing(&self) -> Vec<(&'static str, String)> {
-        host::missing(self.capabilities())
+        host::missing(self.capabilities(), &self.writable_root)
     }
 
     fn create(&self, id: SandboxId, spec: &Spec, progress: &Progress) -> Result<(), BackendError> {
-        let image = order::image(&spec.image)?;
+        let image = order::image(&spec.image, &self.places)?;
         self.places.make(id)?;
         progress.reached(Stage::Allocated)?;
-        let user = self.identities.take(id, &self.places)?;
-        order::etc(&self.places, &image)?;
-        host::own_home(&self.places, id, user)?;
+        let ids = self.identities.take(id, &self.places)?;
+        match &image {
+            Some(root) if self.writable_root.is_ok() => {
+                layers::make(&self.places, id, root, ids)?;
+            }
+            _ => drop(order::etc(&self.places, image.as_deref())?),
+        }
+        if let Some(root) = &image {
+            self.places.note_image(id, root)?;
+        }
+        host::own_home(&self.places, id, ids)?;
         self.places.set_whole(id)?;
         progress.reached(Stage::FilesystemReady)
     }

@@ -3,11 +3,16 @@
 use super::home;
 use super::host::{Places, call};
 use super::identity::{Ids, UID};
+use super::layers;
 use crate::backend::{BackendError, Spec};
 use atoll_api::id::SandboxId;
 use atoll_jail::host::Account;
 use atoll_protocol::octets::Octets;
 use atoll_spawner::order::{Bind, Image, Order, Root};
+use atoll_store::image::Limits;
+use rustix::io::Errno;
+use std::error::Error;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Room for what is not kept, in bytes.
@@ -17,42 +22,93 @@ const PRIVATE_BYTES: u64 = 1 << 30;
 const PROCESSES: u64 = 8192;
 
 /// Name of the machine inside.
-const HOSTNAME: &str = "atoll";
+pub(super) const HOSTNAME: &str = "atoll";
 
-/// The image of this name: `host`, or a directory.
-pub(super) fn image(name: &str) -> Result<Image, BackendError> {
-    let refused =
-        |reason: &str| BackendError::Image { image: name.to_owned(), reason: reason.to_owned() };
+/// The root file system that an image's name stands for, unpacked if it is an archive that
+/// was not there; none for this machine's own.
+pub(super) fn image(name: &str, places: &Places) -> Result<Option<PathBuf>, BackendError> {
+    let refused = |reason: String| BackendError::Image { image: name.to_owned(), reason };
     if name == "host" {
-        return Ok(Image::Host);
+        return Ok(None);
     }
     if !name.starts_with('/') {
-        return Err(refused("it is neither host nor the absolute path of a directory"));
+        let text = "it is neither host nor the absolute path of a directory or a tar archive";
+        return Err(refused(text.to_owned()));
     }
-    let path = Path::new(name).canonicalize().map_err(|error| refused(&error.to_string()))?;
-    let has = |name: &str| path.join(name).symlink_metadata().is_ok();
-    if !path.is_dir() || !(has("bin") || has("usr/bin")) {
-        return Err(refused("it is no root file system: there is neither bin nor usr/bin in it"));
+    let path = Path::new(name);
+    if is_shown_whole(path, places) {
+        let text =
+            "it is this machine's own root, or holds sandboxes; the machine's system is host";
+        return Err(refused(text.to_owned()));
     }
-    Ok(Image::Directory(octets(&path)?))
+    let found = atoll_store::image::root(path, places.state(), &Limits::default());
+    found.map(Some).map_err(|error| {
+        if is_full(&error) {
+            return BackendError::DiskFull { step: "while the image was unpacked" };
+        }
+        let mut reason = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            reason += &format!(": {error}");
+            cause = error.source();
+        }
+        refused(reason)
+    })
+}
+
+/// Whether what is there would show what `host` hides, or what other sandboxes keep.
+fn is_shown_whole(path: &Path, places: &Places) -> bool {
+    let Ok(path) = path.canonicalize() else { return false };
+    let id = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let state = places.state();
+    id(&path) == id(Path::new("/")) || state.starts_with(&path) || path.starts_with(state)
+}
+
+/// Whether a disk was full, as one of the causes says.
+fn is_full(error: &(dyn Error + 'static)) -> bool {
+    let full = [Errno::NOSPC, Errno::DQUOT].map(|errno| Some(errno.raw_os_error()));
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let source = error.downcast_ref::<std::io::Error>();
+        if source.is_some_and(|source| full.contains(&source.raw_os_error())) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// The user inside.
+pub(super) fn account() -> Account {
+    let (name, shell) = ("user".to_owned(), "/bin/sh".into());
+    Account { name, uid: UID, gid: UID, home: home(), shell }
 }
 
 /// The directory that becomes `/etc`; made anew if what it is made from has changed.
-pub(super) fn etc(places: &Places, image: &Image) -> Result<PathBuf, BackendError> {
-    let root = match image {
-        Image::Host => None,
-        Image::Directory(path) => Some(path.as_path()),
-    };
+pub(super) fn etc(places: &Places, root: Option<&Path>) -> Result<PathBuf, BackendError> {
     let (base, _guard) = places.etc();
-    let account = Account {
-        name: "user".to_owned(),
-        uid: UID,
-        gid: UID,
-        home: home(),
-        shell: "/bin/sh".into(),
-    };
-    atoll_jail::host::etc(&base, &account, HOSTNAME, root)
+    atoll_jail::host::etc(&base, &account(), HOSTNAME, root)
         .map_err(call("put the sandbox's /etc together"))
+}
+
+/// What is shown as the root file system, and what becomes `/etc`.
+fn shown(
+    places: &Places,
+    id: SandboxId,
+    name: &str,
+) -> Result<(Image, Option<PathBuf>), BackendError> {
+    let Some(root) = places.image(id)? else {
+        return Ok((Image::Host, Some(etc(places, None)?)));
+    };
+    if !root.is_dir() {
+        let reason = format!("{} is gone", root.display());
+        return Err(BackendError::Image { image: name.to_owned(), reason });
+    }
+    if let Some(layers) = layers::at_start(places, id, &root)? {
+        return Ok((Image::Writable(layers), None));
+    }
+    let etc = etc(places, Some(&root))?;
+    Ok((Image::Directory(octets(&root)?), Some(etc)))
 }
 
 /// The order for a sandbox that [`Backend::create`](crate::backend::Backend::create)
@@ -63,8 +119,7 @@ pub(super) fn order(
     spec: &Spec,
     ids: Ids,
 ) -> Result<Order, BackendError> {
-    let image = image(&spec.image)?;
-    let etc = etc(places, &image)?;
+    let (image, etc) = shown(places, id, &spec.image)?;
     let mut environment = vec![
         ("PATH", "/usr/local/bin:/usr/bin:/bin"),
         ("HOME", "/home/user"),
@@ -80,7 +135,7 @@ pub(super) fn order(
     Ok(Order {
         socket: octets(&places.socket(id))?,
         image,
-        etc: octets(&etc)?,
+        etc: etc.as_deref().map(octets).transpose()?,
         user: ids.as_user(),
         root: root(ids, spec)?,
         binds: vec![Bind {
@@ -123,7 +178,7 @@ fn bad_env(error: atoll_protocol::octets::HasNul) -> BackendError {
     super::host::other("read the environment", error)
 }
 
-fn octets(path: &Path) -> Result<Octets, BackendError> {
+pub(super) fn octets(path: &Path) -> Result<Octets, BackendError> {
     Octets::try_from(path.as_os_str().to_owned())
         .map_err(|error| super::host::other("name a path", error))
 }

@@ -1,6 +1,7 @@
 //! Real sandboxes of the container tier, as root and as an ordinary user: each test
 //! runs once more in a process of that user's.
 
+mod images;
 mod inside;
 mod life;
 mod restart;
@@ -54,7 +55,7 @@ impl Machine {
     pub(super) fn left(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.state()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name != "etc").collect()
+        names.filter(|name| name != "etc" && name != "images").collect()
     }
 }
 
