@@ -134,6 +134,7 @@ async fn serve_http2(doorway: Doorway, stream: TcpStream) {
         .timer(TokioTimer::new())
         .enable_connect_protocol()
         .keep_alive_interval(config.header_timeout)
+        .keep_alive_timeout(config.header_timeout)
         .max_concurrent_streams(REQUESTS_MAX)
         .max_header_list_size(header_bytes_max)
         .max_send_buf_size(SEND_BYTES_MAX)

@@ -10,6 +10,7 @@ mod events;
 mod health;
 mod logs;
 mod openapi;
+mod preview;
 mod sandboxes;
 mod shutdown;
 mod support;

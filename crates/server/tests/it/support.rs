@@ -34,6 +34,7 @@ pub(crate) struct World {
     pub(crate) engine: atoll_engine::Config,
     pub(crate) config: Config,
     pub(crate) previews: Previews,
+    pub(crate) has_preview_listener: bool,
     /// The guest of every sandbox.
     pub(crate) guest: StandIn,
     pub(crate) owner_uid: u32,
@@ -49,6 +50,7 @@ impl World {
             // Machines that run tests may have little room.
             config: Config { disk_free_bytes_min: 0, ..Config::default() },
             previews: Previews::default(),
+            has_preview_listener: false,
             guest: StandIn::default(),
             owner_uid: rustix::process::geteuid().as_raw(),
             folder: Arc::new(tempfile::tempdir().unwrap()),
@@ -84,18 +86,26 @@ impl World {
             owner_uid: self.owner_uid,
             records_folder: folder.to_owned(),
         });
-        let server = server.with_previews(self.previews.clone());
+        let mut server = server.with_previews(self.previews.clone());
+        let mut preview_address = None;
+        if self.has_preview_listener {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            preview_address = Some(listener.local_addr().unwrap());
+            server = server.on_preview_tcp(listener);
+        }
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(server.on_tcp(tcp).on_unix(unix).run(async {
             drop(stopped.await);
         }));
-        Running { address, socket, engine, keys, stop, task, _folder: self.folder.clone() }
+        let _folder = self.folder.clone();
+        Running { address, preview_address, socket, engine, keys, stop, task, _folder }
     }
 }
 
 /// A server that runs.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    pub(crate) preview_address: Option<SocketAddr>,
     pub(crate) socket: PathBuf,
     pub(crate) engine: Arc<Engine>,
     pub(crate) keys: Arc<KeyStore>,
