@@ -4,6 +4,7 @@ mod ending;
 mod limits;
 mod log;
 mod places;
+mod preview;
 pub(crate) mod support;
 mod tcp;
 
