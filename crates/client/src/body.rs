@@ -3,7 +3,9 @@
 use crate::error::ClientError;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
+use hyper::Response;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::upgrade::Upgraded;
 use std::error::Error;
 use std::io;
 use std::pin::Pin;
@@ -87,7 +89,7 @@ impl Drop for Driver {
 /// What is received, as it comes.
 pub struct Download {
     pub(crate) body: Incoming,
-    pub(crate) _driver: Driver,
+    pub(crate) driver: Driver,
 }
 
 impl Download {
@@ -105,6 +107,14 @@ impl Download {
                 Err(_) => {}
             }
         }
+    }
+
+    /// The connection itself, where the server has agreed to speak something else.
+    pub(crate) async fn upgrade(self, head: Response<()>) -> Result<Upgraded, ClientError> {
+        // It ends by itself, once it has handed the connection over.
+        let Self { body, driver: _driver } = self;
+        let upgraded = hyper::upgrade::on(head.map(|()| body)).await;
+        upgraded.map_err(|error| ClientError::broken("it was agreed on a WebSocket")(error.into()))
     }
 
     /// All of it, of which at most so many bytes are taken.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Builder;
 use hyper::{Method, Request, Response, StatusCode};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::error::Error;
@@ -64,12 +64,17 @@ impl Path {
     }
 
     /// With something more asked for.
-    pub(crate) fn with(mut self, name: &str, value: impl fmt::Display) -> Self {
+    pub(crate) fn with(self, name: &str, value: impl fmt::Display) -> Self {
+        self.with_bytes(name, value.to_string().as_bytes())
+    }
+
+    /// With something more that need not be text.
+    pub(crate) fn with_bytes(mut self, name: &str, value: &[u8]) -> Self {
         self.text += if self.has_query { "&" } else { "?" };
         self.has_query = true;
         self.text += name;
         self.text += "=";
-        self.text.extend(form_urlencoded::byte_serialize(value.to_string().as_bytes()));
+        self.text.extend(percent_encode(value, PLAIN));
         self
     }
 
@@ -147,7 +152,7 @@ impl Client {
             Driver(tokio::spawn(async move { connection.with_upgrades().await.unwrap_or(()) }));
         let response = sender.send_request(request).await.map_err(broken)?;
         let (head, body) = response.into_parts();
-        let download = Download { body, _driver: driver };
+        let download = Download { body, driver };
         if head.status.is_client_error() || head.status.is_server_error() {
             return Err(refused(head.status, download).await);
         }
@@ -233,7 +238,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_quoted() {
         let path = Path::of(&["events"]).with("after", 1).with_some("sandbox", Some("a&b=c d"));
-        assert_eq!(path.text, "/v1/events?after=1&sandbox=a%26b%3Dc+d");
+        assert_eq!(path.text, "/v1/events?after=1&sandbox=a%26b%3Dc%20d");
         assert_eq!(Path::of(&["events"]).with_some("after", None::<u64>).text, "/v1/events");
     }
 

@@ -5,7 +5,7 @@
 //! | where a server is | [`Endpoint`] |
 //! | what can be asked | [`Client`] |
 //! | how it can fail | [`ClientError`] |
-//! | what is followed as it happens | [`events`] |
+//! | what is followed as it happens | [`events`], [`attach`] |
 //!
 //! Every request has a connection of its own, which is cheap on a unix socket and cannot
 //! be stale. Nothing is sent twice by itself: whether that is safe is in the error.
@@ -14,13 +14,17 @@
 
 #![warn(missing_docs)]
 
+pub mod attach;
 mod body;
 mod client;
 mod connect;
 mod endpoint;
 mod error;
 pub mod events;
+mod execs;
+mod files;
 mod keys;
+mod ports;
 mod sandboxes;
 mod server;
 mod sse;
