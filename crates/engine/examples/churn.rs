@@ -91,5 +91,6 @@ fn sleep(mark: &str, caller: u64, step: u64) -> exec::Start {
         timeout_ms: None,
         keep_bytes: exec::KEEP_BYTES_MIN,
         on_disconnect: exec::OnDisconnect::GoOn,
+        name: None,
     }
 }

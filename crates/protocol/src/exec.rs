@@ -17,6 +17,13 @@ pub const KEEP_BYTES_MAX: u64 = 64 << 20;
 /// Longest id of a session, in bytes: letters, digits, dashes and underscores.
 pub const SESSION_BYTES_MAX: usize = 64;
 
+/// Longest name of an exec, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// What a list of execs has of each one's arguments, in bytes: so many that a list of
+/// all that are remembered can be said.
+pub const LISTED_BYTES_MAX: usize = 512;
+
 /// Fewest bytes that may be kept of one stream.
 pub const KEEP_BYTES_MIN: u64 = 4 << 10;
 
@@ -56,6 +63,9 @@ pub struct Start {
     /// What becomes of it when this connection ends before it does.
     #[serde(default)]
     pub on_disconnect: OnDisconnect,
+    /// Told again with its status; at most [`NAME_BYTES_MAX`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 fn keep_bytes_default() -> u64 {
@@ -242,8 +252,16 @@ pub struct Status {
     pub id: String,
     /// Its first process, in the sandbox's own numbers.
     pub pid: i32,
-    /// What was run.
+    /// What was run; in a list, the beginning of it.
     pub arguments: Vec<Octets>,
+    /// The name that it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The session that it is part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// How many bytes are kept of each stream.
+    pub keep_bytes: u64,
     /// How long ago it started, on the clock that stands still with the sandbox.
     pub age_ms: u64,
     /// Standard output so far.
@@ -283,6 +301,8 @@ pub struct Ended {
     pub cpu_us: u64,
     /// The most memory that one of them held.
     pub max_rss_kib: u64,
+    /// How many bytes of input it was fed.
+    pub fed_bytes: u64,
     /// Standard output up to the end; more may come of processes that were left.
     pub stdout: Printed,
     /// Standard error up to the end.

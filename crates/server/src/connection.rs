@@ -158,7 +158,7 @@ async fn serve_http2(doorway: Doorway, stream: TcpStream) {
 }
 
 /// Waits until the server shuts down.
-async fn begun(closing: &mut watch::Receiver<bool>) {
+pub(crate) async fn begun(closing: &mut watch::Receiver<bool>) {
     // Without its sender there is no server either.
     drop(closing.wait_for(|&is_closing| is_closing).await);
 }

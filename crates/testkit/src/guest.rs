@@ -91,6 +91,7 @@ pub fn command(words: &[&str]) -> exec::Start {
         timeout_ms: None,
         keep_bytes: exec::KEEP_BYTES_DEFAULT,
         on_disconnect: exec::OnDisconnect::GoOn,
+        name: None,
     }
 }
 

@@ -49,7 +49,7 @@ pub struct Exec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The program and its arguments; in a session, the one text of shell. A list of
-    /// execs has no more than the first 1024 bytes of it.
+    /// execs has no more than the first 512 bytes of it.
     pub command: Vec<Octets>,
     /// The session that it is part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]

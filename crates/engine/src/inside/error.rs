@@ -1,10 +1,11 @@
 //! Why something could not be done inside, and what the caller is answered.
 
 use super::translate::code;
-use crate::error::{OperationError, hopeless, plain};
+use crate::error::{OperationError, hopeless, invalid, plain};
 use crate::guest::{GuestError, Known};
 use atoll_api::error::{ApiError, ErrorCode, Retry, TookEffect};
-use atoll_api::id::SandboxId;
+use atoll_api::id::{ExecId, SandboxId};
+use atoll_api::sandbox::{InvalidRequest, State};
 use atoll_protocol::problem::{Code, Problem};
 
 /// When to ask again where a limit of a sandbox is used up, in milliseconds.
@@ -24,6 +25,12 @@ pub enum InsideError {
     /// The sandbox is not there, or cannot be used.
     #[error(transparent)]
     Operation(#[from] OperationError),
+    /// The request itself is wrong, as the API has it.
+    #[error(transparent)]
+    Request(#[from] InvalidRequest),
+    /// The system gave no random bytes for an id.
+    #[error("could not get random bytes for an id")]
+    Random(#[source] getrandom::Error),
     /// The guest did not do it.
     #[error("sandbox {id}: {source}")]
     Guest {
@@ -32,6 +39,45 @@ pub enum InsideError {
         /// Why.
         source: GuestError,
     },
+    /// The guest started no exec, or it is not known whether it did.
+    #[error("exec {exec} of sandbox {id}: {source}")]
+    Start {
+        /// The sandbox.
+        id: SandboxId,
+        /// The exec that was to be started.
+        exec: ExecId,
+        /// Why.
+        source: GuestError,
+    },
+    /// The guest did not do what was to be done with an exec.
+    #[error("exec {exec} of sandbox {id}: {source}")]
+    Exec {
+        /// The sandbox.
+        id: SandboxId,
+        /// The exec.
+        exec: ExecId,
+        /// Why.
+        source: GuestError,
+    },
+    /// The sandbox ended while an exec was followed.
+    #[error(
+        "sandbox {id} is {state}, so what became of exec {exec} is not known{}",
+        said(.cause)
+    )]
+    Ended {
+        /// The sandbox.
+        id: SandboxId,
+        /// The exec.
+        exec: ExecId,
+        /// The state that the sandbox is in.
+        state: State,
+        /// Why it is in that state, if nobody asked for it.
+        cause: Option<String>,
+    },
+}
+
+fn said(cause: &Option<String>) -> String {
+    cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default()
 }
 
 impl InsideError {
@@ -50,8 +96,61 @@ impl InsideError {
                 answer.details.sandbox_id = Some(*id);
                 answer
             }
+            Self::Request(error) => invalid(error),
+            Self::Random(_) => plain(ErrorCode::Internal, self, "see the server's log"),
+            Self::Start { id, exec, source } => {
+                let mut answer = of_guest(source);
+                if let GuestError::Refused(problem) = source {
+                    of_start(problem, &mut answer);
+                }
+                about(answer, *id, *exec)
+            }
+            Self::Exec { id, exec, source } => {
+                let mut answer = of_guest(source);
+                if answer.code == ErrorCode::NotFound {
+                    answer.details.reason = Some("exec_not_found".to_owned());
+                }
+                about(answer, *id, *exec)
+            }
+            Self::Ended { id, exec, state, .. } => {
+                let next_step = match state {
+                    State::Deleted => "make another sandbox, and run it there",
+                    _ => "look at its files for what the exec did, start the sandbox, run it again",
+                };
+                let mut answer = ApiError {
+                    took_effect: TookEffect::Unknown,
+                    ..hopeless(ErrorCode::Lost, self, next_step)
+                };
+                answer.details.state = Some(*state);
+                about(answer, *id, *exec)
+            }
         }
     }
+}
+
+fn about(mut answer: ApiError, id: SandboxId, exec: ExecId) -> ApiError {
+    answer.details.sandbox_id = Some(id);
+    answer.details.exec_id = Some(exec);
+    answer
+}
+
+/// What it is that could not be run.
+fn of_start(problem: &Problem, answer: &mut ApiError) {
+    let (reason, next_step) = match problem.code {
+        Code::NotFound => {
+            let next_step = "name a program that is there, or install it first";
+            ("program_not_found", next_step)
+        }
+        Code::NotExecutable => {
+            ("program_not_executable", "make the file executable, or run it by its interpreter")
+        }
+        Code::Invalid if problem.errno.is_some() => {
+            ("directory_not_usable", "name a directory that is there and may be entered")
+        }
+        _ => return,
+    };
+    answer.details.reason = Some(reason.to_owned());
+    next_step.clone_into(&mut answer.next_step);
 }
 
 /// What the caller is answered where a guest failed.
@@ -126,6 +225,7 @@ fn of_problem(problem: &Problem) -> ApiError {
         ErrorCode::NotReady | ErrorCode::Capacity => plain(code, problem, next_step),
         _ => hopeless(code, problem, next_step),
     };
+    answer.details.errno = problem.errno;
     if problem.code == Code::NoSpace {
         answer.details.limit = Some("disk_bytes".to_owned());
     }

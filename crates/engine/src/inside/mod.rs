@@ -4,7 +4,9 @@
 //! them here, and in the room beside it, [`crate::guest`], every byte of it is doubted.
 
 mod error;
+pub mod exec;
 mod files;
+mod health;
 mod ports;
 mod translate;
 mod watch;
@@ -20,12 +22,12 @@ use crate::guest::Guest;
 use crate::lifecycle::HoldId;
 use crate::owner::{Command, Reply};
 use atoll_api::id::SandboxId;
-use atoll_api::sandbox::{HoldCause, State};
+use atoll_api::sandbox::{HoldCause, Sandbox, State};
 use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::mpsc::WeakSender;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// What to do with a sandbox that does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,7 @@ pub enum Wake {
 pub struct Inside {
     id: SandboxId,
     guest: Guest,
+    view: watch::Receiver<Sandbox>,
     /// Weak, so that an engine can shut down while streams go on.
     owner: WeakSender<Command>,
     hold_max: Duration,
@@ -75,6 +78,7 @@ impl Engine {
         Ok(guest.map(|guest| Inside {
             id,
             guest,
+            view: handle.view.clone(),
             owner: handle.mailbox.downgrade(),
             hold_max: self.config().hold_max,
         }))

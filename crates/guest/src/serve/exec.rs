@@ -12,8 +12,10 @@ use super::kept::Kept;
 use super::launch::Launched;
 use super::session;
 use atoll_protocol::exec::{
-    Cause, Command, Ended, Input, Outcome, Printed, Size, Start, Status, Stream, Target,
+    Cause, Command, Ended, Input, LISTED_BYTES_MAX, Outcome, Printed, Size, Start, Status, Stream,
+    Target,
 };
+use atoll_protocol::octets::Octets;
 use atoll_sys::process::{End, Ended as Collected};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
@@ -32,6 +34,7 @@ pub(super) const READ_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 pub(super) struct Exec {
     pub(super) id: String,
+    name: Option<String>,
     /// The session of execs that it is part of.
     session: Option<String>,
     command: Command,
@@ -95,6 +98,7 @@ impl Exec {
         let [out, err] = launched.outputs;
         Self {
             id: start.id.clone(),
+            name: start.name.clone(),
             session: start.session.clone(),
             command: start.command.clone(),
             input_kind: start.input,
@@ -145,17 +149,17 @@ impl Exec {
         &self.outputs[index(stream)].kept
     }
 
-    /// Bytes of memory that its output takes.
+    /// Bytes of memory that it takes: what it printed, and its command.
     pub(super) fn memory(&self) -> u64 {
-        self.outputs.iter().map(|output| output.kept.memory()).sum()
+        self.outputs.iter().map(|output| output.kept.memory()).sum::<u64>() + bytes(&self.command)
     }
 
-    /// Bytes of memory that its output may come to take.
+    /// Bytes of memory that it may come to take.
     pub(super) fn promised(&self) -> u64 {
         if self.ended.is_some() && self.outputs.iter().all(|output| output.fd.is_none()) {
             self.memory()
         } else {
-            2 * self.keep_bytes
+            2 * self.keep_bytes + bytes(&self.command)
         }
     }
 
@@ -164,6 +168,9 @@ impl Exec {
             id: self.id.clone(),
             pid: self.pid,
             arguments: self.command.arguments.clone(),
+            name: self.name.clone(),
+            session: self.session.clone(),
+            keep_bytes: self.keep_bytes,
             age_ms: now_us.saturating_sub(self.started_us) / 1000,
             stdout: self.printed(Stream::Stdout),
             stderr: self.printed(Stream::Stderr),
@@ -171,6 +178,11 @@ impl Exec {
             terminal: self.terminal,
             ended: self.ended.clone(),
         }
+    }
+
+    /// The same for a list.
+    pub(super) fn listed(&self, now_us: u64) -> Status {
+        Status { arguments: beginning(&self.command.arguments), ..self.status(now_us) }
     }
 
     pub(super) fn printed(&self, stream: Stream) -> Printed {
@@ -385,6 +397,7 @@ impl Exec {
             duration_us: gone.at_us.saturating_sub(self.started_us),
             cpu_us: gone.cpu_us,
             max_rss_kib: gone.max_rss_kib,
+            fed_bytes: self.fed,
             stdout: self.printed(Stream::Stdout),
             stderr: self.printed(Stream::Stderr),
         });
@@ -404,10 +417,55 @@ impl Output {
     }
 }
 
+/// Bytes that the words of a command take.
+pub(super) fn bytes(command: &Command) -> u64 {
+    let word = |word: &Octets| (size_of::<Octets>() + word.as_bytes().len()) as u64;
+    let variables = command.environment.iter();
+    let variables = variables.map(|(name, value)| word(name) + value.as_ref().map_or(0, word));
+    command.arguments.iter().map(word).sum::<u64>() + variables.sum::<u64>()
+}
+
+/// The first [`LISTED_BYTES_MAX`] bytes of some arguments, each with the NUL that ends it.
+fn beginning(arguments: &[Octets]) -> Vec<Octets> {
+    let mut left = LISTED_BYTES_MAX;
+    let mut beginning = Vec::new();
+    for argument in arguments {
+        if left == 0 {
+            break;
+        }
+        let bytes = argument.as_bytes();
+        let length = match std::str::from_utf8(bytes) {
+            Ok(text) => text.floor_char_boundary(left),
+            Err(_) => bytes.len().min(left),
+        };
+        left = left.saturating_sub(bytes.len() + 1);
+        beginning.extend(Octets::new(&bytes[..length]));
+    }
+    beginning
+}
+
 /// Where a stream stands in a pair.
 pub(super) fn index(stream: Stream) -> usize {
     match stream {
         Stream::Stdout => 0,
         Stream::Stderr => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_the_beginning_of_a_command() {
+        let octets = |text: &str| Octets::new(text).unwrap();
+        let short = [octets("sh"), octets("-c"), octets("true")];
+        assert_eq!(beginning(&short), short);
+        let long = "ü".repeat(LISTED_BYTES_MAX);
+        let cut = beginning(&[octets("a"), octets(&long), octets("b")]);
+        assert_eq!(cut, [octets("a"), octets(&long[..LISTED_BYTES_MAX - 2])]);
+        assert_eq!(beginning(&vec![octets(""); 100_000]).len(), LISTED_BYTES_MAX);
+        let bytes = Octets::new([0xff; 2 * LISTED_BYTES_MAX]).unwrap();
+        assert_eq!(beginning(&[bytes])[0].as_bytes().len(), LISTED_BYTES_MAX);
     }
 }

@@ -7,7 +7,7 @@ use super::worker::{self, Work};
 use super::{launch, ports, session, shell};
 use crate::workload::now_us;
 use atoll_protocol::exec::{
-    self, Cause, ID_BYTES_MAX, KEEP_BYTES_MAX, KEEP_BYTES_MIN, OnDisconnect,
+    self, Cause, ID_BYTES_MAX, KEEP_BYTES_MAX, KEEP_BYTES_MIN, NAME_BYTES_MAX, OnDisconnect,
 };
 use atoll_protocol::frame::Kind;
 use atoll_protocol::problem::{Code, Problem};
@@ -44,7 +44,7 @@ impl Server {
             }
             Request::Execs => {
                 let now = self.clock.now();
-                Reply::Execs(self.execs.iter().map(|exec| exec.status(now)).collect())
+                Reply::Execs(self.execs.iter().map(|exec| exec.listed(now)).collect())
             }
             Request::Ports => Reply::Ports(ports::listening()?),
             Request::Connect(connect) => match ports::connect_at_once(connect.port)? {
@@ -96,7 +96,8 @@ impl Server {
                         matches!(&connection.role, Role::Following(one) if one.id == id)
                     })
                 };
-                self.execs.make_room(2 * start.keep_bytes, &self.limits, is_followed)?;
+                let bytes = 2 * start.keep_bytes + super::exec::bytes(&start.command);
+                self.execs.make_room(bytes, &self.limits, is_followed)?;
                 let command = self.command(start)?;
                 let walls = self.walls.as_mut();
                 let launched = launch::launch(&command, start.input, &self.base, walls)?;
@@ -244,6 +245,10 @@ fn check(start: &exec::Start) -> Result<(), Problem> {
     let id = &start.id;
     if id.is_empty() || id.len() > ID_BYTES_MAX || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
         let text = format!("the id of an exec has 1 to {ID_BYTES_MAX} printable characters");
+        return Err(Problem::new(Code::Invalid, text));
+    }
+    if start.name.as_ref().is_some_and(|name| name.len() > NAME_BYTES_MAX) {
+        let text = format!("the name of an exec has at most {NAME_BYTES_MAX} bytes");
         return Err(Problem::new(Code::Invalid, text));
     }
     if !(KEEP_BYTES_MIN..=KEEP_BYTES_MAX).contains(&start.keep_bytes) {

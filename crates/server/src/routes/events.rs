@@ -1,4 +1,4 @@
-//! Events, as a stream of server-sent events (WHATWG HTML, section 9.2).
+//! Events, as a stream of server-sent events.
 //!
 //! Every event comes from the records, in the order of its number; what the engine tells
 //! as it happens only wakes the stream, which may be too slow to hear all of it. So nothing
@@ -8,19 +8,17 @@ use crate::access::Reader;
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::{Named, Query, wrong};
-use crate::stream::EventBody;
-use atoll_api::error::{ErrorBody, ErrorCode};
+use crate::stream::{Over, Teller, event};
+use atoll_api::error::ErrorBody;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::Event;
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use tokio::sync::broadcast::{self, error::RecvError};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::{MissedTickBehavior, interval};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -28,8 +26,6 @@ use utoipa_axum::routes;
 const LAST_EVENT_ID: &str = "last-event-id";
 /// Events that are read at once.
 const PAGE: usize = 100;
-/// Pieces of text that wait for a client that reads slowly.
-const PIECES: usize = 2;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new().routes(routes!(stream))
@@ -74,7 +70,6 @@ async fn stream(
     query.end()?;
     let sandbox = sandbox.map(|text| text.parse::<Named>()?.find(&app)).transpose()?;
     let after = last_event_id(&headers)?.or(after);
-    let slot = app.streams.clone().try_acquire_owned().map_err(|_| too_many(&app))?;
     // Before the first look at the records, so that nothing falls in between.
     let wake = app.engine.subscribe();
     let latest = app.engine.last_event().await?;
@@ -84,13 +79,10 @@ async fn stream(
             Failure::field("after", message).next_step("leave `after` and `Last-Event-ID` away")
         );
     }
-    let (pieces, received) = mpsc::channel(PIECES);
-    let follower = Follower { app: app.clone(), last: after.unwrap_or(latest), sandbox, pieces };
-    app.spawn(follower.run(wake, slot));
-    let kind = HeaderValue::from_static("text/event-stream");
-    let uncached = HeaderValue::from_static("no-store");
-    let headers = [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, uncached)];
-    Ok((headers, Body::new(EventBody::new(received))).into_response())
+    let (teller, response) = Teller::begin(&app)?;
+    let follower = Follower { app: app.clone(), last: after.unwrap_or(latest), sandbox, teller };
+    app.spawn(follower.run(wake));
+    Ok(response)
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
@@ -101,61 +93,30 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
         .map_err(|error| wrong("Last-Event-ID", &format_args!("Last-Event-ID: {error}")))
 }
 
-fn too_many(app: &App) -> Failure {
-    let limit = ("streams_max", u64::try_from(app.config.streams_max).unwrap_or(u64::MAX));
-    let message = "as many streams are open as there may be";
-    Failure::limit(ErrorCode::Capacity, limit, message, "close a stream, or ask again later")
-        .after_ms(1000)
-}
-
 /// One stream.
 struct Follower {
     app: Arc<App>,
     /// The last event that was read.
     last: u64,
     sandbox: Option<SandboxId>,
-    pieces: mpsc::Sender<String>,
+    teller: Teller,
 }
 
-/// Nobody reads the stream any more, or nothing more can be said.
-struct Over;
-
 impl Follower {
-    async fn run(mut self, wake: broadcast::Receiver<Event>, slot: OwnedSemaphorePermit) {
-        self.app.metrics.streams.inc();
-        // The end of a stream is no fault.
-        let Over = match self.follow(wake).await {
-            Ok(reason) => {
-                let text = format!("event: end\ndata: {{\"reason\":\"{reason}\"}}\n\n");
-                self.say(text).await.err().unwrap_or(Over)
-            }
-            Err(over) => over,
-        };
-        self.app.metrics.streams.dec();
-        drop(slot);
+    async fn run(mut self, wake: broadcast::Receiver<Event>) {
+        let last = self.follow(wake).await;
+        self.teller.finish(last).await;
     }
 
-    /// Tells events until there is a reason to end.
-    async fn follow(&mut self, mut wake: broadcast::Receiver<Event>) -> Result<&'static str, Over> {
-        let mut closing = self.app.closing.subscribe();
-        let mut heartbeat = interval(self.app.config.heartbeat);
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    /// Tells events until there is a reason to end, which is the last word.
+    async fn follow(&mut self, mut wake: broadcast::Receiver<Event>) -> Result<String, Over> {
         loop {
-            if *closing.borrow() {
-                return Ok("shutdown");
-            }
             if !self.catch_up().await? {
-                return Ok("records");
+                return Ok(event("end", None, &json!({"reason": "records"})));
             }
-            tokio::select! {
-                // All of these can be dropped without a loss.
-                told = wake.recv() => match told {
-                    Ok(_) | Err(RecvError::Lagged(_)) => {}
-                    Err(RecvError::Closed) => return Ok("shutdown"),
-                },
-                _ = closing.changed() => {}
-                () = self.pieces.closed() => return Err(Over),
-                _ = heartbeat.tick() => self.say(": \n\n".to_owned()).await?,
+            match self.teller.wait(wake.recv()).await? {
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return Err(Over::Closing),
             }
             // One look at the records is enough for all that was told meanwhile.
             while wake.try_recv().is_ok() {}
@@ -174,9 +135,9 @@ impl Follower {
             };
             let text = self.write(&events);
             if !text.is_empty() {
-                self.say(text).await?;
+                self.teller.say(text).await?;
             }
-            if events.len() < PAGE || *self.app.closing.borrow() {
+            if events.len() < PAGE {
                 return Ok(true);
             }
         }
@@ -187,7 +148,7 @@ impl Follower {
         // Numbers are given without gaps, so what is missing is not kept any more.
         let missed = events.first().map_or(0, |event| event.seq.saturating_sub(self.last + 1));
         if missed > 0 {
-            text.push_str(&format!("event: missed\ndata: {{\"count\":{missed}}}\n\n"));
+            text.push_str(&event("missed", None, &json!({"count": missed})));
         }
         for event in events {
             self.last = event.seq;
@@ -198,9 +159,5 @@ impl Follower {
             }
         }
         text
-    }
-
-    async fn say(&self, text: String) -> Result<(), Over> {
-        self.pieces.send(text).await.map_err(|_| Over)
     }
 }

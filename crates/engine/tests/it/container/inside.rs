@@ -24,6 +24,7 @@ fn sh(id: &str, script: &str) -> Start {
         timeout_ms: None,
         keep_bytes: atoll_protocol::exec::KEEP_BYTES_DEFAULT,
         on_disconnect: Default::default(),
+        name: None,
     }
 }
 

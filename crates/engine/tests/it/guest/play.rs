@@ -174,6 +174,7 @@ pub(super) fn ended(stdout: u64, stderr: u64) -> Vec<u8> {
         duration_us: 1,
         cpu_us: 1,
         max_rss_kib: 1,
+        fed_bytes: 0,
         stdout: printed(stdout),
         stderr: printed(stderr),
     }))
@@ -188,6 +189,9 @@ pub(super) fn status(id: &str) -> Status {
         id: id.to_owned(),
         pid: 7,
         arguments: vec![path("true")],
+        name: None,
+        session: None,
+        keep_bytes: atoll_protocol::exec::KEEP_BYTES_DEFAULT,
         age_ms: 0,
         stdout: Printed::default(),
         stderr: Printed::default(),

@@ -275,3 +275,21 @@ fn files_are_the_sandboxs_own() {
         assert_eq!(code(&guest.answer(&Request::Look(look))), Some(Code::NotFound));
     });
 }
+
+#[test]
+fn a_list_can_be_said_however_long_the_commands_are() {
+    each(|guest| {
+        let long = "x".repeat(100_000);
+        let starts: Vec<exec::Start> = (0..50)
+            .map(|_| exec::Start { name: Some("one of many".into()), ..command(&["true", &long]) })
+            .collect();
+        starts.iter().for_each(|start| drop(guest.run(start.clone())));
+        let Reply::Execs(execs) = guest.answer(&Request::Execs).unwrap() else { panic!() };
+        assert_eq!(execs.len(), starts.len());
+        for (exec, start) in execs.iter().zip(&starts) {
+            assert_eq!((&exec.id, &exec.name), (&start.id, &start.name));
+            assert_eq!(exec.arguments[0], start.command.arguments[0]);
+            assert!(exec.arguments[1].as_bytes().len() < exec::LISTED_BYTES_MAX);
+        }
+    });
+}
