@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::mpsc::WeakSender;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{oneshot, watch as latest};
 
 /// What to do with a sandbox that does not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Wake {
 pub struct Inside {
     id: SandboxId,
     guest: Guest,
-    view: watch::Receiver<Sandbox>,
+    view: latest::Receiver<Sandbox>,
     /// Weak, so that an engine can shut down while streams go on.
     owner: WeakSender<Command>,
     hold_max: Duration,

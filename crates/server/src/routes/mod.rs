@@ -8,6 +8,7 @@
 //! [`Admin`]: crate::access::Admin
 
 mod events;
+mod execs;
 mod files;
 mod keys;
 mod ports;
@@ -68,6 +69,7 @@ pub fn openapi() -> OpenApi {
         (LabelFilter::name().into_owned(), LabelFilter::schema()),
     ];
     Event::schemas(&mut more);
+    execs::schemas(&mut more);
     files::schemas(&mut more);
     components.schemas.extend(more);
     components.add_security_scheme("key", SecurityScheme::Http(key));
@@ -78,6 +80,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .merge(sandboxes::routes())
         .merge(events::routes())
+        .merge(execs::routes())
         .merge(files::routes())
         .merge(keys::routes())
         .merge(ports::routes())

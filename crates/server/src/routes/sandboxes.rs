@@ -10,9 +10,10 @@ use atoll_api::error::ErrorBody;
 use atoll_api::key::Scope;
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{
-    CreateSandbox, Cursor, Lifecycle, ListSandboxes, Sandbox, SandboxPage, State as SandboxState,
-    Timeline,
+    CreateSandbox, Cursor, Lifecycle, ListSandboxes, Sandbox, SandboxHealth, SandboxPage,
+    State as SandboxState, Timeline,
 };
+use atoll_engine::Wake;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
@@ -44,6 +45,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(resume))
         .routes(routes!(stop))
         .routes(routes!(kill))
+        .routes(routes!(health))
 }
 
 /// Make a sandbox
@@ -208,6 +210,28 @@ async fn timeline(
     Target(id): Target,
 ) -> Result<Json<Timeline>, Failure> {
     Ok(Json(app.engine.get(id)?.timeline))
+}
+
+/// Tell how it is, as its guest says
+///
+/// It takes no more than two seconds, whatever the sandbox does: a guest that does not answer
+/// in that time is `silent`. A sandbox that does not run is not woken.
+#[utoipa::path(
+    get, path = "/v1/sandboxes/{sandbox}/health", operation_id = "get_sandbox_health",
+    tag = "sandboxes",
+    params(("sandbox" = Named, Path, description = "Its id or name")),
+    responses(
+        (status = 200, body = SandboxHealth, description = "How it is"),
+        (status = "default", body = ErrorBody, description = "It is not there, or does not run"),
+    ),
+    security(("key" = [])),
+)]
+async fn health(
+    _: Reader,
+    State(app): State<Arc<App>>,
+    Target(id): Target,
+) -> Result<Json<SandboxHealth>, Failure> {
+    Ok(Json(app.engine.inside(id, Wake::Never).await?.health().await))
 }
 
 /// Set the times of its lifecycle, and begin its lease anew

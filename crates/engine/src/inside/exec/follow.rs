@@ -29,7 +29,7 @@ pub enum Piece {
     /// These bytes are not kept any more.
     Dropped(Dropped),
     /// It has ended, and everything that was wanted of its output came before.
-    Ended(Exec),
+    Ended(Box<Exec>),
     /// Nothing is printed, and the sandbox lives.
     Heartbeat,
 }
@@ -119,7 +119,7 @@ impl Following {
                 self.end(&told);
                 // What happened in it until now was work.
                 self.inside.worked();
-                Ok(Some(Piece::Ended(self.exec.clone())))
+                Ok(Some(Piece::Ended(Box::new(self.exec.clone()))))
             }
             Ok(None) => Ok(None),
             Err(error) => Err(self.inside.exec_lost(self.id, error).await),

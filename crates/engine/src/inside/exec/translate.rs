@@ -1,6 +1,7 @@
 //! From the API's words to the guest's and back.
 
 use super::super::InsideError;
+use super::super::translate::{to_api, to_guest};
 use super::Place;
 use crate::guest::GuestError;
 use atoll_api::exec::{
@@ -8,7 +9,6 @@ use atoll_api::exec::{
     StartExec, Stdin, Stream, Target, TerminalSize, User,
 };
 use atoll_api::id::ExecId;
-use atoll_api::octets::Octets;
 use atoll_protocol::exec as protocol;
 use atoll_protocol::octets as words;
 
@@ -19,7 +19,7 @@ pub(super) fn start(id: ExecId, request: StartExec) -> Result<protocol::Start, I
     request.validate()?;
     let StartExec { command, shell, session, user, directory, env, .. } = request;
     let arguments = match (command, shell) {
-        (Some(command), _) => command.iter().map(to_words).collect(),
+        (Some(command), _) => command.into_iter().map(to_guest).collect(),
         (None, Some(shell)) if session.is_some() => vec![text(&shell)],
         (None, shell) => vec![text("/bin/sh"), text("-c"), text(&shell.unwrap_or_default())],
     };
@@ -34,7 +34,7 @@ pub(super) fn start(id: ExecId, request: StartExec) -> Result<protocol::Start, I
         command: protocol::Command {
             arguments,
             environment,
-            directory: directory.as_ref().map(to_words),
+            directory: directory.map(to_guest),
             user: match user {
                 User::User => protocol::User::Workload,
                 User::Root => protocol::User::Root,
@@ -81,7 +81,7 @@ pub(super) fn exec(status: protocol::Status) -> Result<Exec, GuestError> {
     Ok(Exec {
         id,
         name: status.name,
-        command: status.arguments.into_iter().map(to_octets).collect(),
+        command: status.arguments.into_iter().map(to_api).collect(),
         session: status.session,
         pid: status.pid,
         started_ago_ms: status.age_ms,
@@ -133,12 +133,4 @@ pub(super) fn to_size(size: TerminalSize) -> protocol::Size {
 
 fn text(text: &str) -> words::Octets {
     words::Octets::try_from(text).expect("a request was checked for NUL")
-}
-
-fn to_words(octets: &Octets) -> words::Octets {
-    words::Octets::new(octets.as_bytes()).expect("neither has a NUL")
-}
-
-fn to_octets(words: words::Octets) -> Octets {
-    Octets::new(words.as_bytes()).expect("neither has a NUL")
 }
