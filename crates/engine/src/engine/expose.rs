@@ -6,6 +6,7 @@ use crate::exposure::{Exposure, Exposures, Wanted};
 use crate::owner::Command;
 use atoll_api::id::SandboxId;
 use atoll_api::ports::{PREVIEW_TOKEN_BYTES, PreviewToken, Visibility};
+use atoll_api::sandbox::State;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +58,10 @@ impl Engine {
     }
 
     fn all_exposures(&self, id: SandboxId) -> Result<Arc<Exposures>, OperationError> {
-        Ok(self.handle(id)?.exposures.borrow().clone())
+        let handle = self.handle(id)?;
+        if handle.view.borrow().state == State::Deleted {
+            return Err(OperationError::NotFound { id });
+        }
+        Ok(handle.exposures.borrow().clone())
     }
 }

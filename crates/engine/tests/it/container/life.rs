@@ -64,7 +64,8 @@ fn variables_and_a_directory_as_image_are_the_requests() {
         for (image, reason) in [
             ("no-such", "neither host nor"),
             ("/no/such", "No such file"),
-            (machine.dir.path().to_str().unwrap(), "no root file system"),
+            (root.join("home").to_str().unwrap(), "no root file system"),
+            (machine.dir.path().to_str().unwrap(), "or holds sandboxes"),
         ] {
             let request = CreateSandbox { image: image.into(), ..named("other") };
             let refused = engine.create(request).await.unwrap_err();
