@@ -20,4 +20,5 @@ pub mod protect;
 pub mod sandbox;
 mod schema;
 pub mod server;
+pub mod service;
 pub mod time;

@@ -18,6 +18,8 @@ pub struct Config {
     pub stop_grace: Duration,
     /// Longest that anything may hold a sandbox awake.
     pub hold_max: Duration,
+    /// How long a service holds its sandbox awake after its start, and after other work.
+    pub service_hold_max: Duration,
 }
 
 impl Default for Config {
@@ -29,6 +31,7 @@ impl Default for Config {
             defaults: Defaults::default(),
             stop_grace: Duration::from_secs(10),
             hold_max: Duration::from_secs(24 * 3600),
+            service_hold_max: Duration::from_secs(3600),
         }
     }
 }

@@ -115,6 +115,14 @@ pub enum OperationError {
         /// The state that it is in.
         state: State,
     },
+    /// It has no such service.
+    #[error("sandbox {id} has no service {name:?}")]
+    NoService {
+        /// The sandbox.
+        id: SandboxId,
+        /// What was asked for.
+        name: String,
+    },
     /// The tier cannot do it.
     #[error("the tier {tier} of sandbox {id} lacks {capability} on this host")]
     Unsupported {
@@ -348,6 +356,9 @@ impl OperationError {
                 answer.details.state = Some(*state);
                 answer
             }
+            Self::NoService { .. } => {
+                hopeless(ErrorCode::NotFound, self, "list the services that it has")
+            }
             Self::Unsupported { capability, .. } => unsupported(self, capability),
             Self::Busy { .. } => ApiError {
                 retry: Retry::After { after_ms: BUSY_RETRY_MS },
@@ -399,6 +410,7 @@ impl OperationError {
             Self::NotFound { id }
             | Self::WrongState { id, .. }
             | Self::NotRunning { id, .. }
+            | Self::NoService { id, .. }
             | Self::Unsupported { id, .. }
             | Self::Busy { id }
             | Self::Hold { id, .. }

@@ -28,6 +28,7 @@ pub mod lifecycle;
 mod owner;
 pub mod reconcile;
 pub mod records;
+mod services;
 pub mod state;
 
 pub use config::Config;

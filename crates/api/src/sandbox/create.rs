@@ -2,8 +2,9 @@
 
 use crate::name::SandboxName;
 use crate::object::object;
+use crate::service::{SERVICES_COUNT_MAX, Service};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Most labels on one sandbox.
@@ -51,6 +52,11 @@ pub struct CreateSandbox {
     /// What happens to it when; the server's defaults where nothing is said.
     #[serde(default, deserialize_with = "object")]
     pub lifecycle: Lifecycle,
+    /// What is to run in it whenever it runs. Creation waits until each is ready or has
+    /// failed; one that fails does not make the creation fail.
+    #[serde(default)]
+    #[schema(max_items = 16)]
+    pub services: Vec<Service>,
 }
 
 fn host_image() -> String {
@@ -66,6 +72,7 @@ impl Default for CreateSandbox {
             limits: Limits::default(),
             labels: BTreeMap::new(),
             lifecycle: Lifecycle::default(),
+            services: Vec::new(),
         }
     }
 }
@@ -205,6 +212,7 @@ impl CreateSandbox {
         }
         self.env.validate()?;
         validate_labels(&self.labels)?;
+        self.validate_services()?;
         for (field, value, least) in [
             ("limits.memory_bytes", self.limits.memory_bytes, 1 << 20),
             ("limits.cpus_milli", self.limits.cpus_milli, 10),
@@ -221,6 +229,23 @@ impl CreateSandbox {
             if let Some(found) = value.filter(|&found| found > NUMBER_MAX) {
                 let (field, most) = (field.to_owned(), NUMBER_MAX);
                 return Err(InvalidRequest::TooLarge { field, found, most });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CreateSandbox {
+    fn validate_services(&self) -> Result<(), InvalidRequest> {
+        not_more("services", self.services.len(), SERVICES_COUNT_MAX)?;
+        let mut names = BTreeSet::new();
+        for (index, service) in self.services.iter().enumerate() {
+            if let Some((field, reason)) = service.flaw() {
+                return malformed(&format!("services.{index}.{field}"), reason);
+            }
+            service.env.validate()?;
+            if !names.insert(&service.name) {
+                return malformed(&format!("services.{index}.name"), "is there already");
             }
         }
         Ok(())

@@ -153,5 +153,6 @@ fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateErr
         lease_from: now,
         timeline: Timeline::default(),
         exposures: Exposures::default(),
+        services: request.services.clone(),
     })
 }

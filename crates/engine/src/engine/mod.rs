@@ -24,6 +24,7 @@ use atoll_api::sandbox::{
     Cursor, Event, HoldCause, InvalidRequest, Lifecycle, ListSandboxes, Sandbox, SandboxPage,
     State, Tier,
 };
+use atoll_api::service::ServiceStatus;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -185,6 +186,24 @@ impl Engine {
     pub async fn release(&self, id: SandboxId, hold: HoldId) -> Result<(), OperationError> {
         let mailbox = self.mailbox(id)?;
         mailbox.send(Command::Release { hold }).await.map_err(|_| OperationError::NotFound { id })
+    }
+
+    /// How its services are.
+    ///
+    /// # Errors
+    /// If there is no such sandbox.
+    pub fn services(&self, id: SandboxId) -> Result<Vec<ServiceStatus>, OperationError> {
+        self.get(id)?;
+        Ok(self.handle(id)?.services.borrow().clone())
+    }
+
+    /// Ends one of its services, if it runs, and starts it anew; does not wait for that.
+    ///
+    /// # Errors
+    /// If it has no such service, or does not run.
+    pub async fn restart_service(&self, id: SandboxId, name: &str) -> Result<(), OperationError> {
+        let name = name.to_owned();
+        self.ask(id, |reply| Command::RestartService { name, reply }).await
     }
 
     /// Tells everything that happens from now on, in the order in which it is kept.

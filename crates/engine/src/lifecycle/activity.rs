@@ -4,8 +4,10 @@
 //! use of the processor. Every hold is bounded: a job that hangs keeps a sandbox
 //! awake until its bound, and is listed with its cause until then.
 
+use crate::services::service_of;
 use atoll_api::id::ExecId;
 use atoll_api::sandbox::{Hold, HoldCause};
+use atoll_api::service::Service;
 use atoll_api::time::Timestamp;
 use std::time::Duration;
 
@@ -58,6 +60,9 @@ pub struct Activity {
     hold_max: Duration,
     /// Execs that ran when the guest was last asked, and since when they do.
     execs: Vec<(ExecId, Timestamp)>,
+    /// The same of services.
+    services: Vec<(String, Timestamp)>,
+    service_hold_max: Duration,
     sample: Option<Sample>,
     busy_since: Option<Timestamp>,
 }
@@ -70,13 +75,15 @@ struct Sample {
 
 impl Activity {
     /// Begins at `now`, which counts as work.
-    pub fn new(now: Timestamp, hold_max: Duration) -> Self {
+    pub fn new(now: Timestamp, hold_max: Duration, service_hold_max: Duration) -> Self {
         Self {
             last_work_at: now,
             holds: Vec::new(),
             holds_ever: 0,
             hold_max,
             execs: Vec::new(),
+            services: Vec::new(),
+            service_hold_max,
             sample: None,
             busy_since: None,
         }
@@ -96,10 +103,18 @@ impl Activity {
     }
 
     /// Takes in which execs run. Each counts as work until its bound.
-    pub fn running(&mut self, now: Timestamp, execs: Vec<RunningExec>) {
+    ///
+    /// A service is there to be used rather than work by itself: it holds the sandbox for a
+    /// while from its start, and again from any other work.
+    pub fn running(&mut self, now: Timestamp, execs: Vec<RunningExec>, declared: &[Service]) {
         self.execs.clear();
+        self.services.clear();
         for RunningExec { id, age } in execs {
             let since = now.before(age);
+            if let Some(service) = service_of(declared, id) {
+                self.services.push((service.name.clone(), since));
+                continue;
+            }
             self.last_work_at = self.last_work_at.max(now.min(since.after(self.hold_max)));
             self.execs.push((id, since));
         }
@@ -171,7 +186,13 @@ impl Activity {
     /// When it last worked or, with a hold that still counts, when that one will end.
     pub fn works_until(&self) -> Timestamp {
         let held_until = self.holds.iter().map(|(_, hold)| hold.until);
-        held_until.fold(self.last_work_at, Timestamp::max)
+        let services_until = self.services.iter().map(|(_, since)| self.service_until(*since));
+        held_until.chain(services_until).fold(self.last_work_at, Timestamp::max)
+    }
+
+    /// Until when a service that runs since then holds it.
+    fn service_until(&self, since: Timestamp) -> Timestamp {
+        since.max(self.last_work_at).after(self.service_hold_max)
     }
 
     /// What holds it now.
@@ -186,8 +207,13 @@ impl Activity {
             since,
             until: since.after(self.hold_max),
         });
+        let services = self.services.iter().map(|(name, since)| Hold {
+            cause: HoldCause::Service { name: name.clone() },
+            since: *since,
+            until: self.service_until(*since),
+        });
         let held = self.holds.iter().map(|(_, hold)| hold.clone());
-        held.chain(execs).chain(cpu).filter(|hold| hold.until > now).collect()
+        held.chain(execs).chain(services).chain(cpu).filter(|hold| hold.until > now).collect()
     }
 
     /// Forgets holds that have ended by themselves: there was work until then.

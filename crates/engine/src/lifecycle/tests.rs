@@ -1,8 +1,10 @@
 use super::*;
 use atoll_api::id::ExecId;
-use atoll_api::sandbox::{HoldCause, Limits};
+use atoll_api::sandbox::{Hold, HoldCause, Limits};
+use atoll_api::service::Service;
 
 const HOLD_MAX: Duration = Duration::from_secs(3600);
+const SERVICE_HOLD_MAX: Duration = Duration::from_secs(300);
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::UNIX_EPOCH.after(Duration::from_secs(seconds))
@@ -81,7 +83,7 @@ fn deletion_comes_before_stopping() {
 
 #[test]
 fn a_running_command_is_work_though_no_request_comes() {
-    let mut activity = Activity::new(at(0), HOLD_MAX);
+    let mut activity = Activity::new(at(0), HOLD_MAX, SERVICE_HOLD_MAX);
     let id = activity.hold(at(0), exec(), Duration::from_secs(900)).unwrap();
     let during = Facts { works_until: activity.works_until(), ..facts(State::Running) };
     check(899, &IDLE_10_S, &during, None, Some(910));
@@ -93,7 +95,7 @@ fn a_running_command_is_work_though_no_request_comes() {
 
 #[test]
 fn a_command_that_hangs_holds_until_its_bound_and_is_listed() {
-    let mut activity = Activity::new(at(0), HOLD_MAX);
+    let mut activity = Activity::new(at(0), HOLD_MAX, SERVICE_HOLD_MAX);
     let id = activity.hold(at(0), exec(), Duration::from_secs(60)).unwrap();
     assert_eq!(activity.holds(at(59))[0].cause, exec());
     assert_eq!(activity.holds(at(60)), []);
@@ -106,7 +108,7 @@ fn a_command_that_hangs_holds_until_its_bound_and_is_listed() {
 
 #[test]
 fn holds_are_counted_and_bounded() {
-    let mut activity = Activity::new(at(0), HOLD_MAX);
+    let mut activity = Activity::new(at(0), HOLD_MAX, SERVICE_HOLD_MAX);
     let too_long = HOLD_MAX + Duration::from_secs(1);
     assert_eq!(
         activity.hold(at(0), exec(), too_long),
@@ -122,7 +124,7 @@ fn holds_are_counted_and_bounded() {
 #[test]
 fn the_processor_is_work_from_two_hundredths_on() {
     let milli = Duration::from_millis;
-    let mut activity = Activity::new(at(0), HOLD_MAX);
+    let mut activity = Activity::new(at(0), HOLD_MAX, SERVICE_HOLD_MAX);
     activity.sample(at(10), milli(5_000));
     assert_eq!(activity.works_until(), at(0), "one look tells nothing");
     activity.sample(at(20), milli(5_199));
@@ -135,7 +137,7 @@ fn the_processor_is_work_from_two_hundredths_on() {
 
 #[test]
 fn the_processor_does_not_hold_for_ever_either() {
-    let mut activity = Activity::new(at(0), HOLD_MAX);
+    let mut activity = Activity::new(at(0), HOLD_MAX, SERVICE_HOLD_MAX);
     for minute in 0..=120 {
         activity.sample(at(60 * minute), Duration::from_secs(30 * minute));
     }
@@ -174,7 +176,7 @@ fn what_is_above_a_cap_is_refused_and_never_lowered() {
 #[test]
 fn a_moment_is_too_short_to_tell_the_use_of_the_processor() {
     let milli = Duration::from_millis;
-    let mut activity = Activity::new(at(0), HOLD_MAX);
+    let mut activity = Activity::new(at(0), HOLD_MAX, SERVICE_HOLD_MAX);
     activity.sample(at(10), milli(0));
     activity.sample(at(10).after(milli(1)), milli(1));
     assert_eq!(activity.works_until(), at(0));
@@ -185,18 +187,45 @@ fn a_moment_is_too_short_to_tell_the_use_of_the_processor() {
 
 #[test]
 fn an_exec_that_runs_holds_until_its_bound() {
-    let mut activity = Activity::new(at(0), HOLD_MAX);
+    let mut activity = Activity::new(at(0), HOLD_MAX, SERVICE_HOLD_MAX);
     let id = ExecId::from_random([7; 10]);
     let running = |age| vec![RunningExec { id, age: Duration::from_secs(age) }];
-    activity.running(at(100), running(90));
+    activity.running(at(100), running(90), &[]);
     assert_eq!(activity.works_until(), at(100));
     let holds = activity.holds(at(100));
     assert_eq!(holds.len(), 1);
     assert_eq!((holds[0].since, holds[0].until), (at(10), at(10).after(HOLD_MAX)));
     // One that hangs keeps it awake no longer than that.
-    activity.running(at(9000), running(8990));
+    activity.running(at(9000), running(8990), &[]);
     assert_eq!(activity.works_until(), at(10).after(HOLD_MAX));
     assert_eq!(activity.holds(at(9000)), []);
-    activity.running(at(9100), Vec::new());
+    activity.running(at(9100), Vec::new(), &[]);
     assert_eq!(activity.works_until(), at(10).after(HOLD_MAX));
+}
+
+#[test]
+fn a_service_holds_for_a_while_after_its_start_and_after_other_work() {
+    let mut activity = Activity::new(at(0), HOLD_MAX, SERVICE_HOLD_MAX);
+    let declared = [Service {
+        name: "web".to_owned(),
+        shell: "serve".to_owned(),
+        directory: None,
+        env: Default::default(),
+        restart: Default::default(),
+        ready: None,
+        ready_timeout_ms: None,
+    }];
+    let id = crate::services::id("web", 3);
+    let running = |age| vec![RunningExec { id, age: Duration::from_secs(age) }];
+    activity.running(at(100), running(90), &declared);
+    assert_eq!(activity.works_until(), at(310));
+    let cause = HoldCause::Service { name: "web".to_owned() };
+    assert_eq!(activity.holds(at(100)), [Hold { cause, since: at(10), until: at(310) }],);
+    activity.worked(at(200));
+    assert_eq!(activity.works_until(), at(500));
+    // However long it runs by itself.
+    activity.running(at(9000), running(8990), &declared);
+    assert_eq!(activity.works_until(), at(500));
+    activity.running(at(9100), Vec::new(), &declared);
+    assert_eq!(activity.works_until(), at(200));
 }

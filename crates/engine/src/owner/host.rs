@@ -2,9 +2,11 @@
 
 use super::{Owner, mailbox::MAILBOX};
 use crate::backend::{Alive, Backend, BackendError};
+use crate::error::OperationError;
 use crate::guest::{Guest, GuestError};
 use crate::lifecycle::RunningExec;
 use atoll_api::id::SandboxId;
+use atoll_api::sandbox::State;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,6 +18,9 @@ use tokio::time::timeout;
 
 /// How long a guest may take to say what runs in it.
 const TELL_WITHIN: Duration = Duration::from_secs(2);
+
+/// How often who waits for services looks whether the wait still makes sense.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Tells when the first process of a sandbox has ended.
 pub(super) struct Exit(Option<AsyncFd<OwnedFd>>);
@@ -60,6 +65,7 @@ impl Owner {
     pub(super) fn lives_no_more(&mut self) {
         self.exit = Exit::none();
         self.guest.send_replace(None);
+        self.services.let_go();
     }
 
     /// Says whether the guest is frozen, so that its silence is no loss, or runs.
@@ -82,6 +88,41 @@ impl Owner {
         let (backend, id) = (Arc::clone(&self.shared.backend), self.record.id);
         let work = task::spawn_blocking(move || call(&*backend, id));
         self.meanwhile(work).await.expect("a backend does not panic")
+    }
+
+    /// Has its services kept running from now on.
+    pub(super) fn keep_services(&mut self) {
+        if let Some(guest) = &*self.guest.borrow() {
+            self.services.keep(guest);
+        }
+    }
+
+    /// Starts its services, and waits until each is ready or will not be soon. Who wants the
+    /// sandbox ended, or gives its creation up, does not wait for that.
+    pub(super) async fn start_services(&mut self) {
+        if self.record.services.is_empty() {
+            return;
+        }
+        self.keep_services();
+        let mut settled = pin!(self.services.settled());
+        loop {
+            let is_over = self.deferred.iter().any(super::Command::is_forceful)
+                || self.progress.as_ref().is_some_and(|progress| progress.is_cancelled());
+            if is_over || self.meanwhile(timeout(LOOK_AGAIN, &mut settled)).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn restart_service(&self, name: String) -> Result<(), OperationError> {
+        let (id, state) = (self.record.id, self.record.state);
+        if !self.record.services.iter().any(|service| service.name == name) {
+            return Err(OperationError::NoService { id, name });
+        }
+        if state != State::Running || !self.services.restart(&name) {
+            return Err(OperationError::NotRunning { id, state });
+        }
+        Ok(())
     }
 
     /// The execs that run now, as the guest tells.

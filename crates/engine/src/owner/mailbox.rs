@@ -6,6 +6,7 @@ use crate::exposure::{Exposure, Exposures, Wanted};
 use crate::guest::Guest;
 use crate::lifecycle::HoldId;
 use crate::records::RecordsError;
+use crate::services::Statuses;
 use crate::state::Verb;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{HoldCause, Lifecycle, Sandbox};
@@ -46,6 +47,11 @@ pub(crate) enum Command {
     },
     /// Something has worked inside, however short it was.
     Worked,
+    /// Start one of its services anew.
+    RestartService {
+        name: String,
+        reply: Reply<()>,
+    },
 }
 
 impl Command {
@@ -95,6 +101,8 @@ pub(crate) struct Handle {
     pub(crate) guest: watch::Receiver<Option<Guest>>,
     /// Its ports that can be reached from outside.
     pub(crate) exposures: watch::Receiver<Arc<Exposures>>,
+    /// How its services are.
+    pub(crate) services: Statuses,
     /// The creation, if this server made it.
     pub(crate) creation: Option<Arc<Waiting>>,
 }
@@ -105,9 +113,10 @@ impl Handle {
         view: watch::Receiver<Sandbox>,
         guest: watch::Receiver<Option<Guest>>,
         exposures: watch::Receiver<Arc<Exposures>>,
+        services: Statuses,
     ) -> (Self, mpsc::Receiver<Command>) {
         let (sender, mailbox) = mpsc::channel(MAILBOX);
-        (Self { id, mailbox: sender, view, guest, exposures, creation: None }, mailbox)
+        (Self { id, mailbox: sender, view, guest, exposures, services, creation: None }, mailbox)
     }
 
     /// The same for a sandbox that is being made, with the one who wants it.

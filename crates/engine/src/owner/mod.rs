@@ -23,6 +23,7 @@ use crate::exposure::Exposures;
 use crate::guest::Guest;
 use crate::lifecycle::{self, Activity, Decision, Facts};
 use crate::records::{Change, Fate, Record, RecordsError};
+use crate::services::Services;
 use crate::state::{self, Step, Verb};
 use atoll_api::sandbox::{EventKind, Sandbox, State};
 use atoll_api::time::Timestamp;
@@ -66,6 +67,8 @@ pub(crate) struct Owner {
     /// Its guest, while there are processes.
     guest: watch::Sender<Option<Guest>>,
     exposures: watch::Sender<Arc<Exposures>>,
+    /// What is to run in it.
+    services: Services,
     /// The creation that is under way, to be cancelled by a deletion.
     progress: Option<Arc<Progress>>,
     /// Until when nothing is tried by itself, after a failure.
@@ -87,10 +90,20 @@ impl Owner {
         let view = watch::Sender::new(record.view(Vec::new()));
         let guest = watch::Sender::new(None);
         let exposures = watch::Sender::new(Arc::new(record.exposures.clone()));
-        let (handle, mailbox) =
-            Handle::new(record.id, view.subscribe(), guest.subscribe(), exposures.subscribe());
+        let services = Services::new(&record.services, shared.clock.clone());
+        let (handle, mailbox) = Handle::new(
+            record.id,
+            view.subscribe(),
+            guest.subscribe(),
+            exposures.subscribe(),
+            services.statuses(),
+        );
         let owner = Self {
-            activity: Activity::new(shared.clock.now(), shared.config.hold_max),
+            activity: Activity::new(
+                shared.clock.now(),
+                shared.config.hold_max,
+                shared.config.service_hold_max,
+            ),
             shared,
             record,
             exit: Exit::none(),
@@ -99,6 +112,7 @@ impl Owner {
             view,
             guest,
             exposures,
+            services,
             progress: None,
             patience_until: None,
             removal: Removal::Due,
@@ -178,6 +192,7 @@ impl Owner {
             Command::Expose { wanted, reply } => reply.give(self.expose(wanted).await),
             Command::Unexpose { port, reply } => reply.give(self.unexpose(port).await),
             Command::Worked => self.activity.worked(self.shared.clock.now()),
+            Command::RestartService { name, reply } => reply.give(self.restart_service(name)),
         }
     }
 

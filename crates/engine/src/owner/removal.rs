@@ -50,6 +50,7 @@ impl Owner {
             self.publish();
         }
         self.free_name();
+        self.services.let_go();
         self.call(|backend, id| backend.kill(id)).await.unwrap_or_default();
         Ok(())
     }
@@ -128,6 +129,7 @@ impl Owner {
                 reply.give(Err(gone));
             }
             Command::Hold { reply, .. } => reply.give(Err(gone)),
+            Command::RestartService { reply, .. } => reply.give(Err(gone)),
             Command::Expose { reply, .. } => reply.give(Err(gone)),
             Command::Unexpose { reply, .. } => reply.give(Err(gone)),
             Command::Release { .. } | Command::Worked => {}

@@ -5,7 +5,7 @@ use crate::backend::{Alive, BackendError, Progress};
 use crate::error::OperationError;
 use crate::records::{Fate, RecordsError};
 use crate::state::{self, Answer, Step, Verb};
-use atoll_api::sandbox::{EventKind, State};
+use atoll_api::sandbox::{EventKind, Stage, State};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -61,7 +61,13 @@ impl Owner {
             BackendError::Cancelled => CreationFailure::Cancelled,
             error => CreationFailure::Backend(Arc::new(error)),
         })?;
-        if progress.is_cancelled() {
+        self.start_services().await;
+        let is_cancelled = if self.record.services.is_empty() {
+            progress.is_cancelled()
+        } else {
+            progress.reached(Stage::DependenciesReady).is_err()
+        };
+        if is_cancelled {
             return Err(CreationFailure::Cancelled);
         }
         self.record.timeline = progress.timeline();
@@ -112,6 +118,10 @@ impl Owner {
         match self.call(|backend, id| backend.thaw(id)).await {
             Ok(()) => {
                 self.expect_silence(false);
+                if !self.services.are_kept() {
+                    // An earlier server had frozen it.
+                    self.keep_services();
+                }
                 self.activity.runs(self.shared.clock.now(), None);
                 self.settle(Step::Runs, None, EventKind::Started).await;
                 Ok(())
@@ -135,6 +145,7 @@ impl Owner {
         let alive = self.call(move |backend, id| backend.start(id, &spec, &progress)).await;
         match alive.and_then(|alive| self.lives(alive)) {
             Ok(()) => {
+                self.start_services().await;
                 self.activity.runs(self.shared.clock.now(), Some(Duration::ZERO));
                 self.settle(Step::Runs, None, EventKind::Started).await;
                 Ok(())
@@ -173,6 +184,8 @@ impl Owner {
 
     /// Asks the processes to end, and kills those that have not when their time is over.
     async fn ask_and_wait(&mut self, may_be_frozen: bool) -> Result<(), OperationError> {
+        // What ends now is not to be started again.
+        self.services.let_go();
         let asked = self.call(move |backend, id| {
             if may_be_frozen {
                 // Frozen processes do not hear.
@@ -186,6 +199,7 @@ impl Owner {
 
     /// Makes sure that no process is left, whether the first one has ended or not.
     async fn end_processes(&mut self, forced: bool) -> Result<(), OperationError> {
+        self.services.let_go();
         match self.call(|backend, id| backend.kill(id)).await {
             Ok(()) => {
                 self.lives_no_more();
@@ -213,7 +227,12 @@ impl Owner {
     pub(super) async fn take_up(&mut self, alive: Option<Alive>) {
         let Some(alive) = alive else { return };
         match self.lives(alive) {
-            Ok(()) => self.expect_silence(self.record.state == State::Paused),
+            Ok(()) => {
+                self.expect_silence(self.record.state == State::Paused);
+                if self.record.state == State::Running {
+                    self.keep_services();
+                }
+            }
             Err(error) => self.give_up(error.to_string()).await,
         }
     }
@@ -231,7 +250,7 @@ impl Owner {
         }
         // A guest that does not tell runs nothing that counts.
         let running = self.running_execs().await.unwrap_or_default();
-        self.activity.running(self.shared.clock.now(), running);
+        self.activity.running(self.shared.clock.now(), running, &self.record.services);
         self.publish();
     }
 

@@ -5,6 +5,7 @@ use crate::exposure::Exposures;
 use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{Env, Hold, Lifecycle, Limits, Sandbox, State, Tier, Timeline};
+use atoll_api::service::Service;
 use atoll_api::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -50,6 +51,9 @@ pub struct Record {
     /// Ports that can be reached from outside.
     #[serde(default)]
     pub exposures: Exposures,
+    /// What is to run in it.
+    #[serde(default)]
+    pub services: Vec<Service>,
 }
 
 impl Record {

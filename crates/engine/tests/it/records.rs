@@ -3,6 +3,7 @@
 use atoll_api::id::SandboxId;
 use atoll_api::ports::{PreviewToken, Visibility};
 use atoll_api::sandbox::{Env, EventKind, Lifecycle, Limits, State, Tier, Timeline};
+use atoll_api::service::{Ready, Restart, Service};
 use atoll_api::time::Timestamp;
 use atoll_engine::exposure::{Exposure, Exposures};
 use atoll_engine::records::{Change, Database, EVENTS_KEPT, Fate, Record, RecordsError};
@@ -27,6 +28,18 @@ fn exposure() -> Exposure {
     }
 }
 
+fn service() -> Service {
+    Service {
+        name: "web".to_owned(),
+        shell: "exec serve".to_owned(),
+        directory: Some("/srv".to_owned()),
+        env: Env([("PORT".to_owned(), "80".to_owned())].into()),
+        restart: Restart::Always,
+        ready: Some(Ready { port: Some(80) }),
+        ready_timeout_ms: Some(5),
+    }
+}
+
 fn record(n: u8, name: Option<&str>) -> Record {
     Record {
         id: SandboxId::from_random([n; 10]),
@@ -44,6 +57,7 @@ fn record(n: u8, name: Option<&str>) -> Record {
         lease_from: Timestamp::from_unix_us(1_800_000_000_000_000).unwrap(),
         timeline: Timeline { accepted_us: Some(12), ..Timeline::default() },
         exposures: [(5173, exposure())].into(),
+        services: vec![service()],
     }
 }
 
@@ -232,7 +246,8 @@ fn a_file_of_version_1_is_read() {
     drop(connection);
     let mut database = Database::open(&path).unwrap();
     // What came later is not in it.
-    let old = Record { exposures: Exposures::new(), ..record(1, Some("web")) };
+    let old =
+        Record { exposures: Exposures::new(), services: Vec::new(), ..record(1, Some("web")) };
     assert_eq!(database.load().unwrap(), [old]);
     let events = database.events(0, 10).unwrap();
     assert_eq!(events[0].what, EventKind::Stopped { forced: true });

@@ -14,6 +14,7 @@ mod keys;
 mod ports;
 mod sandboxes;
 mod server;
+mod services;
 
 use crate::access;
 use crate::app::App;
@@ -85,6 +86,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(keys::routes())
         .merge(ports::routes())
         .merge(server::routes())
+        .merge(services::routes())
 }
 
 async fn no_route() -> Failure {

@@ -11,7 +11,7 @@ fn operations() -> Vec<(String, String)> {
     let mut operations = Vec::new();
     for (path, item) in api["paths"].as_object().unwrap() {
         let path = path.replace("{sandbox}", "web").replace("{key}", "key_00000000000000000000");
-        let path = path.replace("{port}", "80");
+        let path = path.replace("{service}", "web").replace("{port}", "80");
         for method in item.as_object().unwrap().keys() {
             operations.push((method.to_uppercase(), path.clone()));
         }

@@ -5,6 +5,7 @@ mod images;
 mod inside;
 mod life;
 mod restart;
+mod services;
 
 use atoll_engine::backend::Container;
 use atoll_engine::clock::{Clock as _, SystemClock};
@@ -41,9 +42,13 @@ impl Machine {
     }
 
     pub(super) async fn start(&self) -> Engine {
+        self.start_with(Config::default()).await
+    }
+
+    pub(super) async fn start_with(&self, config: Config) -> Engine {
         let backend = Arc::new(self.backend());
         let clock = Arc::new(SystemClock);
-        Engine::start(Config::default(), backend, clock, self.records()).await.unwrap()
+        Engine::start(config, backend, clock, self.records()).await.unwrap()
     }
 
     /// The guest of a sandbox.
