@@ -1,6 +1,7 @@
 //! `atoll serve` from outside, by root and by an ordinary user.
 
 mod ending;
+mod execs;
 mod limits;
 mod log;
 mod places;
