@@ -20,6 +20,8 @@ pub enum ErrorCode {
     Capacity,
     /// It will be there, but is not yet.
     NotReady,
+    /// It did not come to be in the time that the request gives it.
+    TimedOut,
     /// A policy forbids it.
     RefusedByPolicy,
     /// The sandbox's tier cannot do it; `details.capability` says what it lacks.
@@ -53,6 +55,7 @@ impl ErrorCode {
             Self::WrongState => "wrong_state",
             Self::Capacity => "capacity",
             Self::NotReady => "not_ready",
+            Self::TimedOut => "timed_out",
             Self::RefusedByPolicy => "refused_by_policy",
             Self::UnsupportedByTier => "unsupported_by_tier",
             Self::Lost => "lost",
@@ -219,6 +222,7 @@ mod tests {
             WrongState,
             Capacity,
             NotReady,
+            TimedOut,
             RefusedByPolicy,
             UnsupportedByTier,
             Lost,

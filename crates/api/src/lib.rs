@@ -8,6 +8,7 @@
 pub mod error;
 pub mod exec;
 pub mod files;
+pub mod git;
 pub mod id;
 pub mod ignore;
 pub mod key;
@@ -22,3 +23,4 @@ mod schema;
 pub mod server;
 pub mod service;
 pub mod time;
+pub mod wait;

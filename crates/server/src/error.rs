@@ -29,6 +29,8 @@ pub fn status(code: ErrorCode) -> StatusCode {
         ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         ErrorCode::Lost | ErrorCode::Unreachable => StatusCode::BAD_GATEWAY,
         ErrorCode::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+        // Nothing is wrong with the server, and 408 is about requests that do not come.
+        ErrorCode::TimedOut => StatusCode::CONFLICT,
     }
 }
 
@@ -162,6 +164,7 @@ impl Failure {
             | ErrorCode::WrongState
             | ErrorCode::Capacity
             | ErrorCode::NotReady
+            | ErrorCode::TimedOut
             | ErrorCode::Unreachable
             | ErrorCode::RefusedByPolicy
             | ErrorCode::UnsupportedByTier

@@ -74,6 +74,24 @@ pub enum InsideError {
         /// Why it is in that state, if nobody asked for it.
         cause: Option<String>,
     },
+    /// What was waited for is not there.
+    #[error("{what}")]
+    NotYet {
+        /// What is not there.
+        what: String,
+        /// It will not be, either.
+        is_over: bool,
+    },
+    /// Git did not do it.
+    #[error("{message}")]
+    Git {
+        /// What kind of failure it is.
+        code: ErrorCode,
+        /// Git's own words, or ours.
+        message: String,
+        /// What to do now.
+        next_step: &'static str,
+    },
 }
 
 fn said(cause: &Option<String>) -> String {
@@ -123,6 +141,19 @@ impl InsideError {
                 };
                 answer.details.state = Some(*state);
                 about(answer, *id, *exec)
+            }
+            Self::NotYet { is_over: false, .. } => {
+                plain(ErrorCode::TimedOut, self, "ask again, and wait longer")
+            }
+            Self::NotYet { is_over: true, .. } => {
+                hopeless(ErrorCode::WrongState, self, "look at what it printed, and how it ended")
+            }
+            Self::Git { code, next_step, .. } => {
+                let took_effect = match code {
+                    ErrorCode::Conflict | ErrorCode::TimedOut => TookEffect::Unknown,
+                    _ => TookEffect::No,
+                };
+                ApiError { took_effect, ..hopeless(*code, self, next_step) }
             }
         }
     }
@@ -222,7 +253,9 @@ fn of_problem(problem: &Problem) -> ApiError {
     };
     let code = code(problem.code);
     let mut answer = match code {
-        ErrorCode::NotReady | ErrorCode::Capacity => plain(code, problem, next_step),
+        ErrorCode::NotReady | ErrorCode::TimedOut | ErrorCode::Capacity => {
+            plain(code, problem, next_step)
+        }
         _ => hopeless(code, problem, next_step),
     };
     answer.details.errno = problem.errno;

@@ -6,9 +6,11 @@
 mod error;
 pub mod exec;
 mod files;
+mod git;
 mod health;
 mod ports;
 mod translate;
+mod wait;
 mod watch;
 
 pub use error::InsideError;

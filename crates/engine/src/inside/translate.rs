@@ -22,7 +22,7 @@ pub(super) fn code(code: Code) -> ErrorCode {
         Code::Conflict => ErrorCode::Conflict,
         Code::Denied => ErrorCode::RefusedByPolicy,
         Code::Limit | Code::NoSpace => ErrorCode::Capacity,
-        Code::TimedOut => ErrorCode::NotReady,
+        Code::TimedOut => ErrorCode::TimedOut,
         Code::Unsupported => ErrorCode::UnsupportedByTier,
         Code::Failed => ErrorCode::Internal,
     }

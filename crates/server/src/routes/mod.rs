@@ -10,11 +10,13 @@
 mod events;
 mod execs;
 mod files;
+mod git;
 mod keys;
 mod ports;
 mod sandboxes;
 mod server;
 mod services;
+mod wait;
 
 use crate::access;
 use crate::app::App;
@@ -87,6 +89,8 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(ports::routes())
         .merge(server::routes())
         .merge(services::routes())
+        .merge(git::routes())
+        .merge(wait::routes())
 }
 
 async fn no_route() -> Failure {

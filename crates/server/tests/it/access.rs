@@ -28,7 +28,7 @@ fn needed(method: &str, path: &str) -> Option<Scope> {
         // A connection to a port can do whatever is behind it.
         ("GET", path) if path.ends_with("/connect") => Some(Scope::Run),
         // What commands print is theirs who run them.
-        (_, path) if path.contains("/execs") => Some(Scope::Run),
+        (_, path) if path.contains("/execs") || path.contains("/git/") => Some(Scope::Run),
         // What is in files is its user's, and who sleeps is woken for it.
         (_, path) if path.contains("/files/") => Some(Scope::Run),
         ("GET", _) => Some(Scope::Read),

@@ -9,13 +9,23 @@ use std::time::{Duration, Instant};
 /// Far more than anything here takes, and far less than what it must not wait for.
 const SOON: Duration = Duration::from_secs(20);
 
+/// Runs a command in the sandbox `web`, and waits for its end.
+#[track_caller]
+pub(super) fn run(served: &Served<'_>, request: &Value) -> Value {
+    let answer = post(served, "execs?wait_ms=60000", request);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.body
+}
+
+#[track_caller]
+pub(super) fn post(served: &Served<'_>, what: &str, request: &Value) -> Answer {
+    served.ask("POST", &format!("/v1/sandboxes/web/{what}"), Some(request))
+}
+
 impl Served<'_> {
-    /// Runs a command line in the sandbox `web`, and waits for its end.
     #[track_caller]
     fn run(&self, request: &Value) -> Value {
-        let answer = self.post("execs?wait_ms=60000", request);
-        assert_eq!(answer.status, 200, "{answer:?}");
-        answer.body
+        run(self, request)
     }
 
     #[track_caller]
@@ -25,7 +35,7 @@ impl Served<'_> {
 
     #[track_caller]
     fn post(&self, what: &str, request: &Value) -> Answer {
-        self.ask("POST", &format!("/v1/sandboxes/web/{what}"), Some(request))
+        post(self, what, request)
     }
 
     #[track_caller]
@@ -43,7 +53,7 @@ fn with_sandbox(test: impl Fn(&mut Served<'_>)) {
 }
 
 #[track_caller]
-fn printed(result: &Value) -> &str {
+pub(super) fn printed(result: &Value) -> &str {
     assert_eq!(result["stdout"]["dropped_bytes"], 0, "{result}");
     result["stdout"]["head"]["text"].as_str().unwrap()
 }

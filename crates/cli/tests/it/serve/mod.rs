@@ -8,6 +8,7 @@ mod places;
 mod preview;
 pub(crate) mod support;
 mod tcp;
+mod work;
 
 use super::each;
 use support::{Answer, Served};
