@@ -3,7 +3,7 @@
 use crate::error::CliError;
 use crate::serve::places::Places;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -54,10 +54,10 @@ pub(super) fn make_sure(socket: &Path, is_default: bool) -> Result<(), CliError>
     Err(told.because(last).hint(format!("its log is {}", log.display())))
 }
 
-/// Whether a server listens there.
+/// Whether a server is there. One that is being started answers when it has, or not at all.
 fn is_there(socket: &Path) -> Result<bool, CliError> {
     match UnixStream::connect(socket) {
-        Ok(_) => Ok(true),
+        Ok(stream) => Ok(answers(stream).unwrap_or(false)),
         Err(error)
             if matches!(
                 error.kind(),
@@ -71,6 +71,14 @@ fn is_there(socket: &Path) -> Result<bool, CliError> {
             Err(CliError::new(message).because(error))
         }
     }
+}
+
+/// Whether who listens there answers at all.
+fn answers(mut stream: UnixStream) -> io::Result<bool> {
+    stream.set_read_timeout(Some(WITHIN))?;
+    let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes())?;
+    Ok(stream.read(&mut [0; 64])? > 0)
 }
 
 /// Starts one that has nothing to do with this process, or with its terminal.
