@@ -1,0 +1,162 @@
+"""A server and its sandboxes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from .._wire import body, decode, query, segment
+from ..models import (
+    Capabilities,
+    Event,
+    Health,
+    Key,
+    Lifecycle,
+    Limits,
+    Missed,
+    NewKey,
+    SandboxInfo,
+    Scope,
+    Service,
+    State,
+)
+from .connection import AsyncConnection
+from .events import follow
+from .sandbox import AsyncSandbox
+
+SILENCE_SECONDS = 50.0
+"""A little more than three of the server's heartbeats."""
+
+
+class AsyncAtoll:
+    """A server.
+
+    `host` is `unix:///path`, `http://…` or `https://…`; without it the environment variable `ATOLL_HOST` counts, else
+    the socket where `atoll serve` of the same user listens. `api_key`, else `ATOLL_API_KEY`, is needed over HTTP. A
+    stream is taken up again if nothing is heard for `silence_timeout` seconds.
+    """
+
+    def __init__(
+        self, host: str | None = None, api_key: str | None = None, *, silence_timeout: float = SILENCE_SECONDS
+    ) -> None:
+        self._connection = AsyncConnection(host, api_key, silence_timeout)
+        self.keys = AsyncKeys(self._connection)
+        """The keys of the server."""
+
+    async def __aenter__(self) -> AsyncAtoll:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes all connections to the server; sandboxes go on."""
+        await self._connection.aclose()
+
+    async def create(
+        self,
+        *,
+        name: str | None = None,
+        image: str | None = None,
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        lifecycle: Lifecycle | None = None,
+        services: Sequence[Service] | None = None,
+        idempotency_key: str | None = None,
+    ) -> AsyncSandbox:
+        """Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks."""
+        response = await self._connection.request(
+            "POST",
+            "/v1/sandboxes",
+            body=body(
+                name=name,
+                image=image,
+                env=env,
+                labels=labels,
+                limits=limits,
+                lifecycle=lifecycle,
+                services=services,
+            ),
+            headers={"idempotency-key": idempotency_key or str(uuid.uuid4())},
+            is_repeatable=True,
+        )
+        return AsyncSandbox(self._connection, decode(SandboxInfo, response.json()), is_own=True)
+
+    async def get(self, sandbox: str) -> AsyncSandbox:
+        """The sandbox of this id or name."""
+        response = await self._connection.request("GET", f"/v1/sandboxes/{segment(sandbox)}")
+        return AsyncSandbox(self._connection, decode(SandboxInfo, response.json()))
+
+    async def get_or_create(
+        self,
+        name: str,
+        *,
+        image: str | None = None,
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        lifecycle: Lifecycle | None = None,
+        services: Sequence[Service] | None = None,
+    ) -> AsyncSandbox:
+        """The sandbox of this name, made if there is none. However many ask at once, all get the same."""
+        request = body(
+            image=image, env=env, labels=labels, limits=limits, lifecycle=lifecycle, services=services
+        )
+        response = await self._connection.request(
+            "PUT", f"/v1/sandboxes/{segment(name)}", body=request, is_repeatable=True
+        )
+        return AsyncSandbox(self._connection, decode(SandboxInfo, response.json()))
+
+    async def list(
+        self,
+        *,
+        states: Sequence[State] = (),
+        labels: Mapping[str, str] | None = None,
+        page_count: int | None = None,
+    ) -> AsyncIterator[AsyncSandbox]:
+        """Iterates sandboxes, oldest first, page by page."""
+        cursor: str | None = None
+        wanted = [f"{key}={value}" for key, value in (labels or {}).items()]
+        while True:
+            fields = query(state=list(states), label=wanted, page_count=page_count, cursor=cursor)
+            page: dict[str, Any] = (await self._connection.request("GET", "/v1/sandboxes", query=fields)).json()
+            for one in page["sandboxes"]:
+                yield AsyncSandbox(self._connection, decode(SandboxInfo, one))
+            cursor = page.get("next")
+            if cursor is None:
+                return
+
+    def events(self, *, after: int | None = None) -> AsyncIterator[Event | Missed]:
+        """Iterates what happens to all sandboxes, from now on or behind the event of this number."""
+        return follow(self._connection, after=after, sandbox=None)
+
+    async def capabilities(self) -> Capabilities:
+        """Tells what can be asked of the server."""
+        return decode(Capabilities, (await self._connection.request("GET", "/v1/capabilities")).json())
+
+    async def health(self) -> Health:
+        """Tells how the server is. One that is `failing` answers too."""
+        return decode(Health, (await self._connection.health()).json())
+
+
+class AsyncKeys:
+    """The keys of a server."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def create(self, scope: Scope, *, note: str | None = None) -> NewKey:
+        """Makes a key."""
+        response = await self._connection.request("POST", "/v1/keys", body=body(scope=scope, note=note))
+        return decode(NewKey, response.json())
+
+    async def list(self) -> tuple[Key, ...]:
+        """All keys, oldest first, without their secrets."""
+        found = (await self._connection.request("GET", "/v1/keys")).json()["keys"]
+        return tuple(decode(Key, one) for one in found)
+
+    async def revoke(self, key: str) -> None:
+        """Revokes the key of this id: on return it opens nothing any more."""
+        await self._connection.request("DELETE", f"/v1/keys/{segment(key)}")

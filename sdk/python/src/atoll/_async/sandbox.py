@@ -1,0 +1,262 @@
+"""One sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from .. import errors
+from .._wire import Text, body, decode, milliseconds, query, segment, start_exec
+from ..models import (
+    Event,
+    ExecResult,
+    Lifecycle,
+    Missed,
+    Port,
+    Preview,
+    SandboxInfo,
+    ServiceStatus,
+    StreamName,
+    Timeline,
+    Visibility,
+    Waited,
+)
+from .connection import AsyncConnection
+from .events import follow
+from .execs import AsyncExec, AsyncExecs
+from .files import AsyncFiles
+from .git import AsyncGit
+
+
+class AsyncSandbox:
+    """A sandbox.
+
+    As a context manager it deletes the sandbox at the end, if it was made by `create`; one that was there, or
+    that was asked for by name, is left as it is.
+    """
+
+    def __init__(self, connection: AsyncConnection, info: SandboxInfo, *, is_own: bool = False) -> None:
+        self._connection = connection
+        self._path = f"/v1/sandboxes/{segment(info.id)}"
+        self._is_own = is_own
+        self.info = info
+        """How it was when it was last asked for."""
+        self.execs = AsyncExecs(connection, self._path)
+        """Its commands."""
+        self.files = AsyncFiles(connection, self._path)
+        """Its files."""
+        self.git = AsyncGit(connection, self._path)
+        """Its git repositories."""
+
+    @property
+    def id(self) -> str:
+        """Its id, which nothing else ever has."""
+        return self.info.id
+
+    @property
+    def name(self) -> str | None:
+        """Its name, if it has one."""
+        return self.info.name
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name or self.id} {self.info.state}>"
+
+    async def __aenter__(self) -> AsyncSandbox:
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not self._is_own:
+            return
+        try:
+            await self.delete()
+        except errors.NotFound:
+            pass
+        except errors.AtollError:
+            # What went wrong first is what has to be known.
+            if error is None:
+                raise
+
+    async def _change(self, method: str, verb: str, request: Any = None) -> SandboxInfo:
+        response = await self._connection.request(method, f"{self._path}{verb}", body=request)
+        return self._take(response.json())
+
+    def _take(self, answer: Any) -> SandboxInfo:
+        self.info = decode(SandboxInfo, answer)
+        return self.info
+
+    async def refresh(self) -> SandboxInfo:
+        """Asks how it is."""
+        return await self._change("GET", "")
+
+    async def start(self) -> SandboxInfo:
+        """Lets it run again after a stop; the same as `resume`."""
+        return await self._change("POST", "/resume")
+
+    async def resume(self) -> SandboxInfo:
+        """Lets it run again, whether it was paused or stopped."""
+        return await self._change("POST", "/resume")
+
+    async def pause(self) -> SandboxInfo:
+        """Freezes its processes; they keep their memory."""
+        return await self._change("POST", "/pause")
+
+    async def stop(self) -> SandboxInfo:
+        """Asks its processes to end, and kills those that have not after a grace."""
+        return await self._change("POST", "/stop")
+
+    async def kill(self) -> SandboxInfo:
+        """Kills its processes."""
+        return await self._change("POST", "/kill")
+
+    async def delete(self) -> SandboxInfo:
+        """Deletes it; on return its name is free."""
+        return await self._change("DELETE", "")
+
+    async def set_lifecycle(self, lifecycle: Lifecycle) -> SandboxInfo:
+        """Sets the times of its lifecycle, and begins its lease anew."""
+        return await self._change("PUT", "/lifecycle", body(**{"x": lifecycle})["x"])
+
+    async def timeline(self) -> Timeline:
+        """Tells how long the stages of its creation took."""
+        return decode(Timeline, (await self._connection.request("GET", f"{self._path}/timeline")).json())
+
+    def events(self, *, after: int | None = None) -> AsyncIterator[Event | Missed]:
+        """Iterates what happens to it, from now on or behind the event of this number."""
+        return follow(self._connection, after=after, sandbox=self.id)
+
+    async def exec(
+        self,
+        command: str | Sequence[Text],
+        *,
+        id: str | None = None,
+        session: str | None = None,
+        user: str | None = None,
+        directory: Text | None = None,
+        env: Mapping[str, str] | None = None,
+        input: str | bytes | None = None,
+        timeout: float | None = None,
+        keep_bytes: int | None = None,
+        on_disconnect: str | None = None,
+        name: str | None = None,
+        check: bool = False,
+        on_stdout: Callable[[bytes], object] | None = None,
+        on_stderr: Callable[[bytes], object] | None = None,
+    ) -> ExecResult:
+        """Runs a command to its end.
+
+        A string is run by a shell, a list is a program and its arguments. `timeout` is in seconds: then it is
+        killed with all that it started, and what it printed is returned. Its standard input is closed unless there
+        is `input`. `on_stdout` and `on_stderr` are called with output as it comes. With `check`, `CommandFailed` is
+        raised unless it exits with 0. It is never run twice, also where connections break; if nobody knows how it
+        ended, `Lost` is raised.
+        """
+        is_told = input is not None or on_stdout is not None or on_stderr is not None
+        request = start_exec(
+            command,
+            id=id,
+            session=session,
+            user=user,
+            directory=directory,
+            env=env,
+            stdin=None if input is None else "pipe",
+            terminal=None,
+            timeout=timeout,
+            keep_bytes=keep_bytes,
+            on_disconnect=on_disconnect,
+            name=name,
+        )
+        if is_told:
+            started = await self.execs.start_as(request)
+            result = await self.execs.run_told(started, input, on_stdout, on_stderr)
+        else:
+            result = await self.execs.run(request)
+        if check and not result.ok:
+            raise errors.CommandFailed(result)
+        return result
+
+    def session(self, name: str) -> AsyncSession:
+        """A shell of this name, which keeps directory, variables and functions from one command to the next."""
+        return AsyncSession(self, name)
+
+    async def terminal(
+        self, command: str | Sequence[Text] = ("/bin/sh",), *, rows: int = 24, columns: int = 80, **options: Any
+    ) -> AsyncExec:
+        """Starts a command in a terminal: `write` types, `logs(follow=True)` is what it shows, `resize` resizes.
+
+        It goes on when nobody looks; `execs.get` finds it again.
+        """
+        return await self.execs.start(command, terminal=(rows, columns), **options)
+
+    async def ports(self) -> tuple[Port, ...]:
+        """The ports on which something listens or that are exposed."""
+        found = (await self._connection.request("GET", f"{self._path}/ports")).json()["ports"]
+        return tuple(decode(Port, one) for one in found)
+
+    async def expose(
+        self, port: int, *, visibility: Visibility | None = None, expires_in: float | None = None
+    ) -> Preview:
+        """Exposes a port; the answer's `url` is for browsers. `expires_in` is in seconds."""
+        response = await self._connection.request(
+            "POST",
+            f"{self._path}/ports/{port}/expose",
+            body=body(visibility=visibility, expires_in_ms=milliseconds(expires_in)),
+            is_repeatable=True,
+        )
+        return decode(Preview, response.json())
+
+    async def unexpose(self, port: int) -> None:
+        """Takes a port back."""
+        await self._connection.request("DELETE", f"{self._path}/ports/{port}/expose")
+
+    async def _wait(self, what: Any, timeout: float) -> Waited:
+        response = await self._connection.request(
+            "POST",
+            f"{self._path}/wait",
+            body={"for": what, "timeout_ms": milliseconds(timeout)},
+            is_repeatable=True,
+            wait_seconds=timeout,
+        )
+        return decode(Waited, response.json())
+
+    async def wait_for_port(self, port: int, *, timeout: float = 60.0) -> Waited:
+        """Waits until something listens on a port; `TimedOut` is raised if nothing does after `timeout` seconds."""
+        return await self._wait({"port": port}, timeout)
+
+    async def wait_for_log(
+        self, command: AsyncExec | str, pattern: str, *, stream: StreamName | None = None, timeout: float = 60.0
+    ) -> Waited:
+        """Waits until a command prints a line in which this regular expression is found."""
+        id = command if isinstance(command, str) else command.id
+        return await self._wait({"log": body(exec=id, pattern=pattern, stream=stream)}, timeout)
+
+    async def wait_for_http(
+        self, port: int, *, path: str | None = None, status: int | None = None, timeout: float = 60.0
+    ) -> Waited:
+        """Waits until a port answers HTTP with this status, or with any below 500."""
+        return await self._wait({"http": body(port=port, path=path, status=status)}, timeout)
+
+    async def services(self) -> tuple[ServiceStatus, ...]:
+        """How the services are that it was made with."""
+        found = (await self._connection.request("GET", f"{self._path}/services")).json()["services"]
+        return tuple(decode(ServiceStatus, one) for one in found)
+
+    async def restart_service(self, name: str) -> None:
+        """Starts a service anew."""
+        await self._connection.request("POST", f"{self._path}/services/{segment(name)}/restart")
+
+
+class AsyncSession:
+    """A shell of a sandbox that keeps what the command before left."""
+
+    def __init__(self, sandbox: AsyncSandbox, name: str) -> None:
+        self._sandbox = sandbox
+        self.name = name
+        """Its name."""
+
+    async def exec(self, shell: str, **options: Any) -> ExecResult:
+        """Runs shell text to its end, with the options of `Sandbox.exec`."""
+        return await self._sandbox.exec(shell, session=self.name, **options)
+
+    async def start(self, shell: str, **options: Any) -> AsyncExec:
+        """Starts shell text, with the options of `Execs.start`."""
+        return await self._sandbox.execs.start(shell, session=self.name, **options)

@@ -1,0 +1,1 @@
+"""The synchronous SDK, made of `_async` by `unasync.py`."""

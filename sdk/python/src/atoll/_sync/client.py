@@ -1,0 +1,162 @@
+"""A server and its sandboxes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .._wire import body, decode, query, segment
+from ..models import (
+    Capabilities,
+    Event,
+    Health,
+    Key,
+    Lifecycle,
+    Limits,
+    Missed,
+    NewKey,
+    SandboxInfo,
+    Scope,
+    Service,
+    State,
+)
+from .connection import Connection
+from .events import follow
+from .sandbox import Sandbox
+
+SILENCE_SECONDS = 50.0
+"""A little more than three of the server's heartbeats."""
+
+
+class Atoll:
+    """A server.
+
+    `host` is `unix:///path`, `http://…` or `https://…`; without it the environment variable `ATOLL_HOST` counts, else
+    the socket where `atoll serve` of the same user listens. `api_key`, else `ATOLL_API_KEY`, is needed over HTTP. A
+    stream is taken up again if nothing is heard for `silence_timeout` seconds.
+    """
+
+    def __init__(
+        self, host: str | None = None, api_key: str | None = None, *, silence_timeout: float = SILENCE_SECONDS
+    ) -> None:
+        self._connection = Connection(host, api_key, silence_timeout)
+        self.keys = Keys(self._connection)
+        """The keys of the server."""
+
+    def __enter__(self) -> Atoll:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all connections to the server; sandboxes go on."""
+        self._connection.close()
+
+    def create(
+        self,
+        *,
+        name: str | None = None,
+        image: str | None = None,
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        lifecycle: Lifecycle | None = None,
+        services: Sequence[Service] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Sandbox:
+        """Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks."""
+        response = self._connection.request(
+            "POST",
+            "/v1/sandboxes",
+            body=body(
+                name=name,
+                image=image,
+                env=env,
+                labels=labels,
+                limits=limits,
+                lifecycle=lifecycle,
+                services=services,
+            ),
+            headers={"idempotency-key": idempotency_key or str(uuid.uuid4())},
+            is_repeatable=True,
+        )
+        return Sandbox(self._connection, decode(SandboxInfo, response.json()), is_own=True)
+
+    def get(self, sandbox: str) -> Sandbox:
+        """The sandbox of this id or name."""
+        response = self._connection.request("GET", f"/v1/sandboxes/{segment(sandbox)}")
+        return Sandbox(self._connection, decode(SandboxInfo, response.json()))
+
+    def get_or_create(
+        self,
+        name: str,
+        *,
+        image: str | None = None,
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        lifecycle: Lifecycle | None = None,
+        services: Sequence[Service] | None = None,
+    ) -> Sandbox:
+        """The sandbox of this name, made if there is none. However many ask at once, all get the same."""
+        request = body(
+            image=image, env=env, labels=labels, limits=limits, lifecycle=lifecycle, services=services
+        )
+        response = self._connection.request(
+            "PUT", f"/v1/sandboxes/{segment(name)}", body=request, is_repeatable=True
+        )
+        return Sandbox(self._connection, decode(SandboxInfo, response.json()))
+
+    def list(
+        self,
+        *,
+        states: Sequence[State] = (),
+        labels: Mapping[str, str] | None = None,
+        page_count: int | None = None,
+    ) -> Iterator[Sandbox]:
+        """Iterates sandboxes, oldest first, page by page."""
+        cursor: str | None = None
+        wanted = [f"{key}={value}" for key, value in (labels or {}).items()]
+        while True:
+            fields = query(state=list(states), label=wanted, page_count=page_count, cursor=cursor)
+            page: dict[str, Any] = (self._connection.request("GET", "/v1/sandboxes", query=fields)).json()
+            for one in page["sandboxes"]:
+                yield Sandbox(self._connection, decode(SandboxInfo, one))
+            cursor = page.get("next")
+            if cursor is None:
+                return
+
+    def events(self, *, after: int | None = None) -> Iterator[Event | Missed]:
+        """Iterates what happens to all sandboxes, from now on or behind the event of this number."""
+        return follow(self._connection, after=after, sandbox=None)
+
+    def capabilities(self) -> Capabilities:
+        """Tells what can be asked of the server."""
+        return decode(Capabilities, (self._connection.request("GET", "/v1/capabilities")).json())
+
+    def health(self) -> Health:
+        """Tells how the server is. One that is `failing` answers too."""
+        return decode(Health, (self._connection.health()).json())
+
+
+class Keys:
+    """The keys of a server."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def create(self, scope: Scope, *, note: str | None = None) -> NewKey:
+        """Makes a key."""
+        response = self._connection.request("POST", "/v1/keys", body=body(scope=scope, note=note))
+        return decode(NewKey, response.json())
+
+    def list(self) -> tuple[Key, ...]:
+        """All keys, oldest first, without their secrets."""
+        found = (self._connection.request("GET", "/v1/keys")).json()["keys"]
+        return tuple(decode(Key, one) for one in found)
+
+    def revoke(self, key: str) -> None:
+        """Revokes the key of this id: on return it opens nothing any more."""
+        self._connection.request("DELETE", f"/v1/keys/{segment(key)}")
