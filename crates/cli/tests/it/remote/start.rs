@@ -3,7 +3,8 @@
 use super::each;
 use atoll_testkit::process::wait_until;
 use atoll_testkit::run::{Project, Ran, User};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 #[test]
 fn without_a_server_it_is_said_how_to_start_one() {
@@ -35,8 +36,12 @@ impl Drop for Ending<'_> {
         for id in listed.lines() {
             self.0.atoll(&["delete", id]).output().unwrap();
         }
+        let server = pidfd_open(pid, PidfdFlags::empty()).unwrap();
         kill_process(pid, Signal::TERM).ok();
-        wait_until("the server to end", || test_kill_process(pid).is_err());
+        // Whoever its parent is now may never ask for it.
+        wait_until("the server to end", || {
+            poll(&mut [PollFd::new(&server, PollFlags::IN)], Some(&Timespec::default())) == Ok(1)
+        });
     }
 }
 
