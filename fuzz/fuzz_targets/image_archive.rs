@@ -10,7 +10,7 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 const BLOCK: usize = 512;
-const LIMITS: Limits = Limits { bytes: 1 << 20, entries: 64 };
+const LIMITS: Limits = Limits { bytes: 1 << 20, entries: 64, ratio: 100, ratio_from: 1 << 18 };
 
 fuzz_target!(|bytes: &[u8]| {
     let base = tempfile::tempdir_in(memory()).unwrap();
