@@ -245,6 +245,17 @@ pub enum Stream {
     Stderr,
 }
 
+impl Stream {
+    /// Its place where both are kept side by side.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Stdout => 0,
+            Self::Stderr => 1,
+        }
+    }
+}
+
 /// What is known of an exec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {

@@ -9,10 +9,11 @@ use crate::metrics::Metrics;
 use crate::preview;
 use crate::rate::Rates;
 use atoll_api::error::ErrorCode;
-use atoll_engine::Engine;
+use atoll_api::id::SandboxId;
 use atoll_engine::clock::Clock;
 use atoll_engine::error::CreateError;
 use atoll_engine::records::RecordsError;
+use atoll_engine::{Engine, Inside, Wake};
 use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,6 +48,11 @@ impl App {
         // Those that have ended are let go of, so that their number does not grow.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
+    }
+
+    /// What is inside of a sandbox, which is woken if it sleeps.
+    pub(crate) async fn inside(&self, id: SandboxId) -> Result<Inside, Failure> {
+        Ok(self.engine.inside(id, Wake::IfAsleep).await?)
     }
 
     /// Notes whether the records had room for a creation, and passes its outcome on.

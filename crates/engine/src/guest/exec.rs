@@ -75,7 +75,7 @@ impl OutputStream {
     /// [`Follow`] goes on.
     #[must_use]
     pub fn offset(&self, stream: Stream) -> u64 {
-        self.at[index(stream)]
+        self.at[stream.index()]
     }
 
     /// Waits for what comes next; none after [`Output::Ended`], or at the end of a
@@ -103,12 +103,12 @@ impl OutputStream {
         match said {
             Said::Output { stream, offset, bytes } => {
                 let end = self.go_on(stream, offset, offset.checked_add(bytes.len() as u64))?;
-                self.at[index(stream)] = end;
+                self.at[stream.index()] = end;
                 Ok(Some(Output::Bytes { stream, offset, bytes }))
             }
             Said::Event(Event::Dropped { stream, from, to }) => {
                 let to = self.go_on(stream, from, Some(to))?;
-                self.at[index(stream)] = to;
+                self.at[stream.index()] = to;
                 Ok(Some(Output::Dropped { stream, from, to }))
             }
             Said::Event(Event::Ended(ended)) => {
@@ -140,20 +140,13 @@ impl OutputStream {
     /// An end says how much there was, and all of that was here.
     fn check_end(&self, stream: Stream, printed: Printed) -> Result<(), GuestError> {
         let at = self.offset(stream);
-        let is_beyond = at == self.wanted[index(stream)] && at > printed.bytes;
+        let is_beyond = at == self.wanted[stream.index()] && at > printed.bytes;
         if (at == printed.bytes || is_beyond) && printed.dropped_bytes <= printed.bytes {
             return Ok(());
         }
         let bytes = printed.bytes;
         let what = format!("it ends {stream:?} after {bytes} bytes, and was at {at}");
         Err(GuestError::malformed(what))
-    }
-}
-
-fn index(stream: Stream) -> usize {
-    match stream {
-        Stream::Stdout => 0,
-        Stream::Stderr => 1,
     }
 }
 

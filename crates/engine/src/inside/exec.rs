@@ -74,8 +74,7 @@ impl Inside {
     /// # Errors
     /// [`InsideError`].
     pub async fn follow_exec(&self, id: ExecId, place: Place) -> Result<Following, InsideError> {
-        let follow = translate::follow(id, place);
-        let followed = self.guest().follow(follow).await;
+        let followed = self.guest().follow(place.follow(id)).await;
         let followed = followed.map_err(|error| self.failed_exec(id, error))?;
         if place.is_snapshot {
             Following::snapshot(self.clone(), id, followed)
@@ -98,9 +97,9 @@ impl Inside {
     /// # Errors
     /// [`InsideError`].
     pub async fn execs(&self) -> Result<Vec<Exec>, InsideError> {
-        let told = self.guest().execs().await.map_err(|error| self.guest_failed(error))?;
+        let told = self.guest().execs().await.map_err(|error| self.failed(error))?;
         let execs = told.into_iter().map(translate::exec).collect::<Result<_, _>>();
-        execs.map_err(|error| self.guest_failed(error))
+        execs.map_err(|error| self.failed(error))
     }
 
     /// Feeds an exec what `source` has, from `offset` on, and closes a pipe then unless
@@ -159,10 +158,6 @@ impl Inside {
         forgotten.map_err(|error| self.failed_exec(id, error))
     }
 
-    fn guest_failed(&self, source: GuestError) -> InsideError {
-        InsideError::Guest { id: self.id(), source }
-    }
-
     fn failed_start(&self, exec: ExecId, source: GuestError) -> InsideError {
         InsideError::Start { id: self.id(), exec, source }
     }
@@ -173,7 +168,7 @@ impl Inside {
 }
 
 /// An id that nobody has.
-fn new_id() -> Result<ExecId, InsideError> {
+pub(super) fn new_id() -> Result<ExecId, InsideError> {
     let mut bytes = [0; ID_BYTES];
     getrandom::fill(&mut bytes).map_err(InsideError::Random)?;
     Ok(ExecId::from_random(bytes))

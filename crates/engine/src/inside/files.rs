@@ -49,11 +49,6 @@ impl Download {
 }
 
 impl Inside {
-    /// What a guest could not do.
-    fn failed(&self, source: GuestError) -> InsideError {
-        InsideError::Guest { id: self.id, source }
-    }
-
     /// Notes that something was done, and passes on how.
     fn settled<T>(&self, outcome: Result<T, GuestError>) -> Result<T, InsideError> {
         self.worked();

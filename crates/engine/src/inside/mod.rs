@@ -20,7 +20,7 @@ pub use watch::{Sight, Watch};
 
 use crate::engine::Engine;
 use crate::error::OperationError;
-use crate::guest::Guest;
+use crate::guest::{Guest, GuestError};
 use crate::lifecycle::HoldId;
 use crate::owner::{Command, Reply};
 use atoll_api::id::SandboxId;
@@ -96,6 +96,11 @@ impl Inside {
     /// Its guest.
     pub fn guest(&self) -> &Guest {
         &self.guest
+    }
+
+    /// What the guest could not do.
+    fn failed(&self, source: GuestError) -> InsideError {
+        InsideError::Guest { id: self.id, source }
     }
 
     /// Notes that something worked in it just now, so that it was not idle.

@@ -47,7 +47,7 @@ impl Inside {
             source @ (GuestError::NotThere { .. }
             | GuestError::Lost { .. }
             | GuestError::TimedOut { .. }) => ConnectError::Asleep { id, source },
-            source => InsideError::Guest { id, source }.into(),
+            source => self.failed(source).into(),
         })
     }
 
@@ -56,8 +56,7 @@ impl Inside {
     /// # Errors
     /// See [`InsideError`].
     pub async fn ports(&self) -> Result<Vec<Port>, InsideError> {
-        let failed = |source| InsideError::Guest { id: self.id, source };
-        let listening = self.guest.ports().await.map_err(failed)?;
+        let listening = self.guest.ports().await.map_err(|error| self.failed(error))?;
         // A guest could say a port twice, in any order.
         let ports = listening.into_iter().map(|one| Port {
             port: one.port,
@@ -80,7 +79,7 @@ impl Inside {
         match self.guest.wait_for_port(Wait { port, timeout_ms }).await {
             Ok(()) => Ok(true),
             Err(GuestError::Refused(Problem { code: Code::TimedOut, .. })) => Ok(false),
-            Err(source) => Err(InsideError::Guest { id: self.id, source }),
+            Err(error) => Err(self.failed(error)),
         }
     }
 }

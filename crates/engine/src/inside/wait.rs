@@ -1,13 +1,10 @@
 //! Waiting for something in a sandbox: a port, a line, an answer over HTTP.
 
+use super::exec::Place;
 use super::{Inside, InsideError};
 use crate::guest::{GuestError, Output, PortStream};
-use atoll_api::exec::Stream;
 use atoll_api::sandbox::HoldCause;
 use atoll_api::wait::{HttpAnswer, LogLine, Wait, WaitFor, Waited};
-use atoll_protocol::exec;
-use atoll_protocol::ports;
-use atoll_protocol::problem::{Code, Problem};
 use regex::bytes::{Regex, RegexBuilder};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -28,8 +25,6 @@ const AGAIN: Duration = Duration::from_millis(100);
 const ANSWER: Duration = Duration::from_secs(30);
 /// Longest first line of an answer over HTTP, in bytes.
 const STATUS_LINE_BYTES_MAX: usize = 1024;
-/// From where a stream is followed of which nothing is wanted.
-const NOTHING: u64 = u64::MAX;
 
 impl Inside {
     /// Waits for something. It holds the sandbox awake meanwhile.
@@ -46,7 +41,9 @@ impl Inside {
         let until = began + time;
         let matched = match request.until {
             WaitFor::Port(port) => {
-                self.wait_for_port(port, time).await?;
+                if !self.listens_within(port, time).await? {
+                    return Err(not_yet(format!("nothing listens on port {port} yet")));
+                }
                 None
             }
             WaitFor::Log(line) => Some(self.wait_for_line(line, until).await?),
@@ -56,30 +53,11 @@ impl Inside {
         Ok(Waited { waited_ms, matched })
     }
 
-    fn broken(&self, source: GuestError) -> InsideError {
-        InsideError::Guest { id: self.id, source }
-    }
-
-    async fn wait_for_port(&self, port: u16, time: Duration) -> Result<(), InsideError> {
-        let timeout_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        match self.guest.wait_for_port(ports::Wait { port, timeout_ms }).await {
-            Err(GuestError::Refused(Problem { code: Code::TimedOut, .. })) => {
-                Err(not_yet(format!("nothing listens on port {port} yet")))
-            }
-            waited => waited.map_err(|error| self.broken(error)),
-        }
-    }
-
     async fn wait_for_line(&self, line: LogLine, until: Instant) -> Result<String, InsideError> {
         let pattern = pattern(&line.pattern)?;
-        let (stdout, stderr) = match line.stream {
-            None => (0, 0),
-            Some(Stream::Stdout) => (0, NOTHING),
-            Some(Stream::Stderr) => (NOTHING, 0),
-        };
-        let id = line.exec.to_string();
-        let follow = exec::Follow { id, stdout, stderr, is_snapshot: false };
-        let followed = self.guest.follow(follow).await.map_err(|error| self.broken(error))?;
+        let place = line.stream.map_or(Place::START, |stream| Place::of(stream, 0, false));
+        let follow = place.follow(line.exec);
+        let followed = self.guest.follow(follow).await.map_err(|error| self.failed(error))?;
         let mut output = self.guest.follow_on(followed);
         let mut lines = [Lines::new(&pattern), Lines::new(&pattern)];
         loop {
@@ -96,13 +74,13 @@ impl Inside {
                 }
                 continue;
             };
-            match next.map_err(|error| self.broken(error))? {
+            match next.map_err(|error| self.failed(error))? {
                 Some(Output::Bytes { stream, bytes, .. }) => {
-                    if let Some(found) = lines[index(stream)].add(&bytes) {
+                    if let Some(found) = lines[stream.index()].add(&bytes) {
                         return Ok(found);
                     }
                 }
-                Some(Output::Dropped { stream, .. }) => lines[index(stream)].skip(),
+                Some(Output::Dropped { stream, .. }) => lines[stream.index()].skip(),
                 Some(Output::Heartbeat) => {}
                 Some(Output::Ended(_)) | None => {
                     return lines.iter().find_map(Lines::unfinished).ok_or_else(|| {
@@ -136,7 +114,7 @@ impl Inside {
                     GuestError::Refused(_) | GuestError::Lost { .. }
                         if self.guest.state().await.is_ok() => {}
                     GuestError::Busy { .. } => "all connections are in use".clone_into(&mut last),
-                    error => return Err(self.broken(error)),
+                    error => return Err(self.failed(error)),
                 },
                 Ok(Err(Asking::NoHttp)) => "it does not answer over HTTP".clone_into(&mut last),
                 Err(_) => "it does not answer".clone_into(&mut last),
@@ -231,13 +209,6 @@ fn pattern(text: &str) -> Result<Regex, InsideError> {
         field: "for.log.pattern",
         reason: format!("is no regular expression: {error}"),
     })
-}
-
-fn index(stream: exec::Stream) -> usize {
-    match stream {
-        exec::Stream::Stdout => 0,
-        exec::Stream::Stderr => 1,
-    }
 }
 
 /// Lines of one stream, as they come.

@@ -36,7 +36,7 @@ impl Inside {
         let held = self.hold(HoldCause::Stream { name: "watch".to_owned() }).await?;
         let watch = files::Watch { path: to_guest(path), recursive };
         let watching = self.guest.watch(watch).await;
-        let watching = watching.map_err(|source| InsideError::Guest { id: self.id, source })?;
+        let watching = watching.map_err(|error| self.failed(error))?;
         Ok(Watch { inside: self.clone(), watching, _held: held })
     }
 }
@@ -49,7 +49,7 @@ impl Watch {
     /// Where the sandbox ends, or its guest is lost.
     pub async fn next(&mut self) -> Result<Option<Sight>, InsideError> {
         let seen = self.watching.next().await;
-        let seen = seen.map_err(|source| InsideError::Guest { id: self.inside.id, source })?;
+        let seen = seen.map_err(|error| self.inside.failed(error))?;
         Ok(seen.map(|seen| match seen {
             Seen::Changed { path, change, is_directory } => {
                 let path = to_api(path);

@@ -3,11 +3,12 @@
 use super::attempt;
 use crate::clock::Clock;
 use crate::guest::{Guest, GuestError, Output};
+use crate::inside::exec::Place;
 use atoll_api::id::ExecId;
 use atoll_api::service::{READY_TIMEOUT_MS_DEFAULT, Restart, Service, ServiceState, ServiceStatus};
 use atoll_protocol::exec::{
-    Cancel, Command, Ended, Follow, Input, KEEP_BYTES_DEFAULT, OnDisconnect, Outcome, Signal,
-    Start, Target, User,
+    Cancel, Command, Ended, Input, KEEP_BYTES_DEFAULT, OnDisconnect, Outcome, Signal, Start,
+    Target, User,
 };
 use atoll_protocol::octets::{HasNul, Octets};
 use atoll_protocol::ports::Wait;
@@ -29,9 +30,6 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// How long a service that is to be started anew may take to end.
 const END_WITHIN_MS: u64 = 5_000;
-
-/// An offset that no output reaches: only the end is to be heard.
-const NO_OUTPUT: u64 = u64::MAX >> 1;
 
 /// See the module.
 pub(super) struct Keeper {
@@ -266,9 +264,9 @@ async fn ready(guest: Guest, service: Service) -> (ServiceState, Option<String>)
 
 /// Waits for the end of an exec, without its output.
 async fn end(guest: &Guest, id: ExecId) -> Outcomes {
-    let follow =
-        Follow { id: id.to_string(), stdout: NO_OUTPUT, stderr: NO_OUTPUT, is_snapshot: false };
-    let Ok(followed) = guest.follow(follow).await else { return Outcomes::Silent };
+    let Ok(followed) = guest.follow(Place::default().follow(id)).await else {
+        return Outcomes::Silent;
+    };
     let mut output = guest.follow_on(followed);
     loop {
         match output.next().await {

@@ -146,7 +146,7 @@ impl Exec {
     }
 
     pub(super) fn kept(&self, stream: Stream) -> &Kept {
-        &self.outputs[index(stream)].kept
+        &self.outputs[stream.index()].kept
     }
 
     /// Bytes of memory that it takes: what it printed, and its command.
@@ -193,13 +193,13 @@ impl Exec {
 
     /// The descriptor that a stream is read from, if it is still open.
     pub(super) fn output(&self, stream: Stream) -> Option<BorrowedFd<'_>> {
-        self.outputs[index(stream)].fd.as_ref().map(OwnedFd::as_fd)
+        self.outputs[stream.index()].fd.as_ref().map(OwnedFd::as_fd)
     }
 
     /// Says whether a stream is to be read now. `wanted` is where the slowest of
     /// those stands who follow it and are waited for.
     pub(super) fn takes(&self, stream: Stream, wanted: Option<u64>) -> bool {
-        let output = &self.outputs[index(stream)];
+        let output = &self.outputs[stream.index()];
         output.fd.is_some() && output.room(wanted) > 0
     }
 
@@ -210,7 +210,7 @@ impl Exec {
         wanted: Option<u64>,
         buffer: &mut [u8; READ_BYTES],
     ) -> bool {
-        let output = &mut self.outputs[index(stream)];
+        let output = &mut self.outputs[stream.index()];
         let Some(fd) = &output.fd else { return false };
         let mut room = output.room(wanted).min(buffer.len());
         if let Left::Bytes(left) = output.left {
@@ -442,14 +442,6 @@ fn beginning(arguments: &[Octets]) -> Vec<Octets> {
         beginning.extend(Octets::new(&bytes[..length]));
     }
     beginning
-}
-
-/// Where a stream stands in a pair.
-pub(super) fn index(stream: Stream) -> usize {
-    match stream {
-        Stream::Stdout => 0,
-        Stream::Stderr => 1,
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The loop: waits for whatever can happen, and lets each part do what it can.
 
 use super::connection::{Connection, Feeding, Role};
-use super::exec::{self, Exec, Fed, READ_BYTES};
+use super::exec::{Exec, Fed, READ_BYTES};
 use super::launch::{Base, Walls};
 use super::session;
 use super::table::{Table, absent};
@@ -236,7 +236,7 @@ impl Server {
             Role::Following(following) if following.id == id && !following.is_snapshot => {
                 connection
                     .is_waited_for(now, self.patience_us())
-                    .then(|| following.offsets[exec::index(stream)])
+                    .then(|| following.offsets[stream.index()])
             }
             _ => None,
         });

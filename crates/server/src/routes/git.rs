@@ -7,8 +7,6 @@ use crate::error::Failure;
 use crate::extract::{Body, Named, Query, Target};
 use atoll_api::error::ErrorBody;
 use atoll_api::git::{Checkout, CloneRepository, Compare, Diff, GitStatus};
-use atoll_api::id::SandboxId;
-use atoll_engine::{Inside, Wake};
 use axum::extract::State;
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
@@ -20,10 +18,6 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(status))
         .routes(routes!(diff))
         .routes(routes!(checkout))
-}
-
-async fn inside(app: &App, id: SandboxId) -> Result<Inside, Failure> {
-    Ok(app.engine.inside(id, Wake::IfAsleep).await?)
 }
 
 /// Clone a repository
@@ -47,7 +41,7 @@ async fn clone_repository(
     Target(id): Target,
     Body(request): Body<CloneRepository>,
 ) -> Result<Json<GitStatus>, Failure> {
-    Ok(Json(inside(&app, id).await?.clone_repository(request).await?))
+    Ok(Json(app.inside(id).await?.clone_repository(request).await?))
 }
 
 /// Tell the status of a work tree
@@ -72,7 +66,7 @@ async fn status(
 ) -> Result<Json<GitStatus>, Failure> {
     let path = query.path("path")?;
     query.end()?;
-    Ok(Json(inside(&app, id).await?.git_status(path).await?))
+    Ok(Json(app.inside(id).await?.git_status(path).await?))
 }
 
 /// Tell what differs
@@ -107,7 +101,7 @@ async fn diff(
         to: query.one("to")?,
     };
     query.end()?;
-    Ok(Json(inside(&app, id).await?.git_diff(request).await?))
+    Ok(Json(app.inside(id).await?.git_diff(request).await?))
 }
 
 /// Bring a work tree to a branch or a revision
@@ -128,5 +122,5 @@ async fn checkout(
     Target(id): Target,
     Body(request): Body<Checkout>,
 ) -> Result<Json<GitStatus>, Failure> {
-    Ok(Json(inside(&app, id).await?.git_checkout(request).await?))
+    Ok(Json(app.inside(id).await?.git_checkout(request).await?))
 }

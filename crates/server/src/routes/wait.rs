@@ -7,7 +7,6 @@ use crate::error::Failure;
 use crate::extract::{Body, Named, Target};
 use atoll_api::error::{ErrorBody, ErrorCode};
 use atoll_api::wait::{Wait, Waited};
-use atoll_engine::Wake;
 use axum::extract::State;
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
@@ -39,7 +38,7 @@ async fn wait(
     Target(id): Target,
     Body(request): Body<Wait>,
 ) -> Result<Json<Waited>, Failure> {
-    let inside = app.engine.inside(id, Wake::IfAsleep).await?;
+    let inside = app.inside(id).await?;
     let mut closing = app.closing.subscribe();
     tokio::select! {
         waited = inside.wait(request) => Ok(Json(waited?)),

@@ -77,7 +77,7 @@ impl Following {
         source: Source,
     ) -> Result<Self, InsideError> {
         let keep_bytes = status.keep_bytes;
-        let exec = translate::exec(status).map_err(|error| inside.guest_failed(error))?;
+        let exec = translate::exec(status).map_err(|error| inside.failed(error))?;
         Ok(Self { inside, id, exec, keep_bytes, since: Instant::now(), source })
     }
 

@@ -52,12 +52,15 @@ pub(super) fn start(id: ExecId, request: StartExec) -> Result<protocol::Start, I
     })
 }
 
-pub(super) fn follow(id: ExecId, place: Place) -> protocol::Follow {
-    protocol::Follow {
-        id: id.to_string(),
-        stdout: place.stdout.unwrap_or(NOTHING),
-        stderr: place.stderr.unwrap_or(NOTHING),
-        is_snapshot: place.is_snapshot,
+impl Place {
+    /// The request to follow an exec from here.
+    pub(crate) fn follow(self, id: ExecId) -> protocol::Follow {
+        protocol::Follow {
+            id: id.to_string(),
+            stdout: self.stdout.unwrap_or(NOTHING),
+            stderr: self.stderr.unwrap_or(NOTHING),
+            is_snapshot: self.is_snapshot,
+        }
     }
 }
 

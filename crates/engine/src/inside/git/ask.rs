@@ -1,10 +1,10 @@
 //! Asking git: what is run, and what it said.
 
+use super::super::exec::new_id;
 use super::super::{Inside, InsideError};
 use super::REACH;
 use crate::guest::{GuestError, Output};
 use atoll_api::error::ErrorCode;
-use atoll_api::id::{ExecId, ID_BYTES};
 use atoll_api::octets::Octets;
 use atoll_protocol::exec::{
     Cancel, Cause, Command, Ended, OnDisconnect, Outcome, Start, Stream, User,
@@ -111,7 +111,7 @@ impl Inside {
         bytes_max: usize,
         time: Duration,
     ) -> Result<Said, InsideError> {
-        let id = exec_id()?;
+        let id = new_id()?.to_string();
         let ran = self.run_git(&id, git, bytes_max, time).await;
         self.worked();
         // It is of no interest to anybody else, and is forgotten some day anyway.
@@ -126,7 +126,6 @@ impl Inside {
         bytes_max: usize,
         time: Duration,
     ) -> Result<Said, InsideError> {
-        let broken = |source| InsideError::Guest { id: self.id, source };
         let followed = self.guest.start(start(id, git, time)).await;
         let mut followed = followed.map_err(|error| match error {
             GuestError::Refused(Problem { code: Code::NotFound, .. }) => InsideError::Git {
@@ -134,22 +133,16 @@ impl Inside {
                 message: "there is no git in this sandbox".to_owned(),
                 next_step: "use an image that has git",
             },
-            error => broken(error),
+            error => self.failed(error),
         })?;
         let mut said = Said { text: Vec::new(), is_cut: false };
         let mut words = Vec::new();
         loop {
-            match followed.output.next().await.map_err(broken)? {
+            match followed.output.next().await.map_err(|error| self.failed(error))? {
                 Some(Output::Bytes { stream: Stream::Stdout, bytes, .. }) => {
                     let room = bytes_max - said.text.len();
                     said.text.extend_from_slice(&bytes[..bytes.len().min(room)]);
-                    if bytes.len() > room {
-                        said.is_cut = true;
-                        // The rest is not made for nobody.
-                        let cancel = Cancel { id: id.to_owned(), signal: 15, grace_ms: 0 };
-                        self.guest.cancel(cancel).await.map_err(broken)?;
-                        return Ok(said);
-                    }
+                    said.is_cut = bytes.len() > room;
                 }
                 Some(Output::Bytes { stream: Stream::Stderr, bytes, .. }) => {
                     words.extend_from_slice(&bytes);
@@ -157,18 +150,19 @@ impl Inside {
                     let excess = words.len().saturating_sub(WORDS_BYTES_MAX);
                     words.drain(..excess);
                 }
-                Some(Output::Dropped { stream: Stream::Stdout, .. }) => {
-                    said.is_cut = true;
-                    let cancel = Cancel { id: id.to_owned(), signal: 15, grace_ms: 0 };
-                    self.guest.cancel(cancel).await.map_err(broken)?;
-                    return Ok(said);
-                }
+                Some(Output::Dropped { stream: Stream::Stdout, .. }) => said.is_cut = true,
                 Some(Output::Dropped { stream: Stream::Stderr, .. } | Output::Heartbeat) => {}
                 Some(Output::Ended(ended)) => return judge(git, &ended, said, &words),
                 None => {
                     let what = "it ends without an end".to_owned();
-                    return Err(broken(GuestError::Malformed { what }));
+                    return Err(self.failed(GuestError::Malformed { what }));
                 }
+            }
+            if said.is_cut {
+                // The rest is not made for nobody.
+                let cancel = Cancel { id: id.to_owned(), signal: 15, grace_ms: 0 };
+                self.guest.cancel(cancel).await.map_err(|error| self.failed(error))?;
+                return Ok(said);
             }
         }
     }
@@ -195,16 +189,6 @@ fn start(id: &str, git: &Asked, time: Duration) -> Start {
         keep_bytes: KEEP_BYTES,
         on_disconnect: OnDisconnect::Kill,
     }
-}
-
-fn exec_id() -> Result<String, InsideError> {
-    let mut random = [0; ID_BYTES];
-    getrandom::fill(&mut random).map_err(|_| InsideError::Git {
-        code: ErrorCode::Internal,
-        message: "could not get random bytes for an id".to_owned(),
-        next_step: "see the server's log",
-    })?;
-    Ok(ExecId::from_random(random).to_string())
 }
 
 fn judge(git: &Asked, ended: &Ended, said: Said, words: &[u8]) -> Result<Said, InsideError> {

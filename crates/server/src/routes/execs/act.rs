@@ -10,8 +10,8 @@ use crate::stream::Place;
 use crate::upload::Upload;
 use atoll_api::error::{ErrorBody, TookEffect};
 use atoll_api::exec::{CancelExec, Exec, ResizeExec, SignalExec};
-use atoll_api::id::{ExecId, SandboxId};
-use atoll_engine::{Inside, Wake};
+use atoll_api::id::ExecId;
+use atoll_engine::Wake;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
@@ -26,10 +26,6 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(cancel))
         .routes(routes!(resize))
         .routes(routes!(forget))
-}
-
-async fn inside(app: &App, id: SandboxId) -> Result<Inside, Failure> {
-    Ok(app.engine.inside(id, Wake::IfAsleep).await?)
 }
 
 /// Feed an exec's standard input
@@ -71,7 +67,7 @@ async fn feed(
     let keep_open = query.one("keep_open")?.unwrap_or(false);
     query.end()?;
     let _place = Place::take(&app)?;
-    let inside = inside(&app, id).await?;
+    let inside = app.inside(id).await?;
     if let Err(error) = inside.feed_exec(exec, offset, keep_open, &mut upload).await {
         // Some of it was passed on before the rest did not come.
         upload.fault_took_effect(TookEffect::Unknown);
@@ -102,7 +98,7 @@ async fn signal(
     TargetExec(exec): TargetExec,
     Body(request): Body<SignalExec>,
 ) -> Result<Json<Exec>, Failure> {
-    let inside = inside(&app, id).await?;
+    let inside = app.inside(id).await?;
     inside.signal_exec(exec, &request).await?;
     Ok(Json(inside.exec(exec).await?))
 }
@@ -132,7 +128,7 @@ async fn cancel(
     Body(request): Body<CancelExec>,
 ) -> Result<Json<Exec>, Failure> {
     request.validate()?;
-    let inside = inside(&app, id).await?;
+    let inside = app.inside(id).await?;
     inside.cancel_exec(exec, &request).await?;
     Ok(Json(inside.exec(exec).await?))
 }
@@ -160,7 +156,7 @@ async fn resize(
     Body(request): Body<ResizeExec>,
 ) -> Result<Json<Exec>, Failure> {
     let size = request.validate()?;
-    let inside = inside(&app, id).await?;
+    let inside = app.inside(id).await?;
     inside.resize_exec(exec, size).await?;
     Ok(Json(inside.exec(exec).await?))
 }

@@ -11,8 +11,8 @@ use crate::stream::Place as Slot;
 use atoll_api::error::{ApiError, ErrorBody};
 use atoll_api::exec::{AttachAction, AttachEvent, EndReason, ResizeExec, SignalExec, Stream};
 use atoll_api::id::ExecId;
+use atoll_engine::Inside;
 use atoll_engine::inside::exec::{Following, Piece, Place};
-use atoll_engine::{Inside, Wake};
 use axum::extract::State;
 use axum::response::Response;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -82,7 +82,7 @@ async fn attach(
     };
     query.end()?;
     let slot = Slot::take(&app)?;
-    let inside = app.engine.inside(id, Wake::IfAsleep).await?;
+    let inside = app.inside(id).await?;
     let following = inside.follow_exec(exec, place).await?;
     let held = hold(&inside, exec).await?;
     let (closing, heartbeat) = (app.closing.subscribe(), app.config.heartbeat);

@@ -10,7 +10,6 @@ use crate::socket::tokens;
 use crate::stream::Teller;
 use atoll_api::error::ErrorBody;
 use atoll_api::exec::{Exec, ExecResult, OnDisconnect, StartExec};
-use atoll_engine::Wake;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
@@ -76,13 +75,13 @@ async fn start(
     if is_followed {
         // Before anything runs, so that nothing does where there is no place.
         let (teller, response) = Teller::begin(&app)?;
-        let inside = app.engine.inside(id, Wake::IfAsleep).await?;
+        let inside = app.inside(id).await?;
         let started = inside.start_exec(request).await?;
         let held = hold(&inside, started.following.exec().id).await?;
         app.spawn(events::tell(teller, started.following, [0, 0], held));
         return Ok(response);
     }
-    let inside = app.engine.inside(id, Wake::IfAsleep).await?;
+    let inside = app.inside(id).await?;
     let started = inside.start_exec(request).await?;
     if let Some(wait) = wait {
         let result = result(&app, started.following, wait, is_killed).await?;

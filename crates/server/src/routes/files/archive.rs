@@ -1,6 +1,6 @@
 //! Directories as tar archives, out and in, compressed where that is wanted.
 
-use super::{STAT, inside, stat_header};
+use super::{STAT, stat_header};
 use crate::access::Runner;
 use crate::answer::Json;
 use crate::app::App;
@@ -94,7 +94,7 @@ async fn read(
     let format = query.one::<Format>("format")?;
     query.end()?;
     let is_encoded = format.is_none() && accepts_gzip(&headers);
-    let download = inside(&app, id).await?.read_archive(path).await?;
+    let download = app.inside(id).await?.read_archive(path).await?;
     let gzip = (is_encoded || format == Some(Format::TarGz)).then(Gzip::new);
     let kind = if format == Some(Format::TarGz) { "application/gzip" } else { "application/x-tar" };
     let mut response = Response::new(Body::empty());
@@ -216,7 +216,7 @@ async fn write(
     let format = query.one::<Format>("format")?;
     query.end()?;
     let is_packed = is_packed(format, &headers)?;
-    let inside = inside(&app, id).await?;
+    let inside = app.inside(id).await?;
     let unpacked = if is_packed {
         let mut source = Gunzip::new(upload);
         let unpacked = inside.unpack(path, make_parents, &mut source).await;

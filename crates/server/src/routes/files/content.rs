@@ -1,6 +1,6 @@
 //! What is in a file: read and written, streamed both ways.
 
-use super::{STAT, inside, stat_header};
+use super::{STAT, stat_header};
 use crate::access::Runner;
 use crate::answer::{Json, json};
 use crate::app::App;
@@ -79,7 +79,7 @@ async fn read(
     let (offset, length) =
         range.map_or((offset.unwrap_or(0), length), |range| (range.first, range.length));
     let request = ReadFile { path, offset, length };
-    let content = inside(&app, id).await?.read_file(request).await?;
+    let content = app.inside(id).await?.read_file(request).await?;
     let content = Ready::new(content, offset, length).await?;
     let bytes = content.download.stat.bytes;
     if range.is_some() && content.length.is_some_and(|length| length == 0) {
@@ -233,7 +233,7 @@ async fn write(
     };
     query.end()?;
     not_encoded(&headers)?;
-    let inside = inside(&app, id).await?;
+    let inside = app.inside(id).await?;
     match inside.write_file(request, &mut upload).await {
         Ok(stat) => Ok(Json(stat)),
         Err(error) => Err(upload.failed(error)),

@@ -10,11 +10,8 @@ mod text;
 mod watch;
 
 use crate::app::App;
-use crate::error::Failure;
 use archive::Format;
 use atoll_api::files::{Changed, Existing, FileStat, Unwatched};
-use atoll_api::id::SandboxId;
-use atoll_engine::{Inside, Wake};
 use axum::http::{HeaderName, HeaderValue};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -46,11 +43,6 @@ pub(super) fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
     schemas.push((Changed::name().into_owned(), Changed::schema()));
     Changed::schemas(schemas);
     schemas.push((Unwatched::name().into_owned(), Unwatched::schema()));
-}
-
-/// What is inside of a sandbox, which is woken for it.
-async fn inside(app: &App, id: SandboxId) -> Result<Inside, Failure> {
-    Ok(app.engine.inside(id, Wake::IfAsleep).await?)
 }
 
 /// A stat as a header: JSON in nothing but printable ASCII. None where it is too long.

@@ -1,6 +1,5 @@
 //! Names of files: listed, looked at, made, moved, removed.
 
-use super::inside;
 use crate::access::Runner;
 use crate::answer::Json;
 use crate::app::App;
@@ -61,7 +60,7 @@ async fn list(
     query.end()?;
     within("depth", request.depth, DEPTH_MAX)?;
     within("limit", request.limit, ENTRIES_COUNT_MAX)?;
-    Ok(Json(inside(&app, id).await?.list(request).await?))
+    Ok(Json(app.inside(id).await?.list(request).await?))
 }
 
 /// Checks a number that is at least 1.
@@ -97,7 +96,7 @@ async fn stat(
 ) -> Result<Json<FileStat>, Failure> {
     let (path, follow) = (query.path("path")?, query.one("follow")?.unwrap_or(false));
     query.end()?;
-    Ok(Json(inside(&app, id).await?.stat(path, follow).await?))
+    Ok(Json(app.inside(id).await?.stat(path, follow).await?))
 }
 
 /// Make a directory
@@ -120,7 +119,7 @@ async fn make_directory(
     Target(id): Target,
     Body(request): Body<MakeDirectory>,
 ) -> Result<Json<FileStat>, Failure> {
-    Ok(Json(inside(&app, id).await?.make_directory(request).await?))
+    Ok(Json(app.inside(id).await?.make_directory(request).await?))
 }
 
 /// Remove a name
@@ -143,7 +142,7 @@ async fn remove(
     Target(id): Target,
     Body(request): Body<Remove>,
 ) -> Result<StatusCode, Failure> {
-    inside(&app, id).await?.remove(request).await?;
+    app.inside(id).await?.remove(request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -166,7 +165,7 @@ async fn rename(
     Target(id): Target,
     Body(request): Body<Move>,
 ) -> Result<Json<FileStat>, Failure> {
-    Ok(Json(inside(&app, id).await?.rename(request).await?))
+    Ok(Json(app.inside(id).await?.rename(request).await?))
 }
 
 /// Set a mode
@@ -189,5 +188,5 @@ async fn set_mode(
     Target(id): Target,
     Body(request): Body<SetMode>,
 ) -> Result<Json<FileStat>, Failure> {
-    Ok(Json(inside(&app, id).await?.set_mode(request).await?))
+    Ok(Json(app.inside(id).await?.set_mode(request).await?))
 }

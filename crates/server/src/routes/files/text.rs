@@ -1,6 +1,5 @@
 //! Text in files: found and replaced.
 
-use super::inside;
 use super::names::within;
 use crate::access::Runner;
 use crate::answer::Json;
@@ -37,7 +36,7 @@ async fn edit(
     Target(id): Target,
     Body(request): Body<Edit>,
 ) -> Result<Json<Edited>, Failure> {
-    Ok(Json(inside(&app, id).await?.edit(request).await?))
+    Ok(Json(app.inside(id).await?.edit(request).await?))
 }
 
 /// Find names below a directory
@@ -58,7 +57,7 @@ async fn glob(
     Body(request): Body<Glob>,
 ) -> Result<Json<Listing>, Failure> {
     within("limit", request.limit, ENTRIES_COUNT_MAX)?;
-    Ok(Json(inside(&app, id).await?.glob(request).await?))
+    Ok(Json(app.inside(id).await?.glob(request).await?))
 }
 
 /// Find lines in files
@@ -79,5 +78,5 @@ async fn grep(
     Body(request): Body<Grep>,
 ) -> Result<Json<Found>, Failure> {
     within("limit", request.limit, ENTRIES_COUNT_MAX)?;
-    Ok(Json(inside(&app, id).await?.grep(request).await?))
+    Ok(Json(app.inside(id).await?.grep(request).await?))
 }

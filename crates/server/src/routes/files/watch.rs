@@ -1,6 +1,5 @@
 //! What changes in a directory, as a stream of server-sent events.
 
-use super::inside;
 use crate::access::Runner;
 use crate::app::App;
 use crate::error::Failure;
@@ -50,7 +49,7 @@ async fn watch(
     let (path, recursive) = (query.path("path")?, query.one("recursive")?.unwrap_or(false));
     query.end()?;
     let (teller, response) = Teller::begin(&app)?;
-    let watch = inside(&app, id).await?.watch(path, recursive).await?;
+    let watch = app.inside(id).await?.watch(path, recursive).await?;
     app.spawn(tell(teller, watch));
     Ok(response)
 }
