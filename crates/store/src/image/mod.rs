@@ -10,6 +10,7 @@
 //! | `images/.new-HEX/` | being unpacked, locked by who does it; without a lock it is removed |
 //! | `images/known/HEX` | the digest of a file, by its device, inode, length and times, so that it need not be read again |
 //! | `images/known/HEX.lock` | locked by who unpacks the archive of this digest |
+//! | `images/known/staging.lock` | locked while a directory to unpack in is made and locked, so that nobody takes it for a leftover |
 
 mod entry;
 mod place;
@@ -31,6 +32,10 @@ use std::path::{Path, PathBuf};
 
 /// How unfinished images are called.
 const NEW_PREFIX: &str = ".new-";
+
+/// Locked from the making of a directory to unpack in until it is locked itself, and while
+/// it is looked whether one is.
+const STAGING: &str = "staging";
 
 /// Why an image could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -114,7 +119,7 @@ impl Images {
     /// When the file cannot be read or is no such archive, or holds what is
     /// refused. The cache is as before then.
     pub fn get(&self, file: &Path, limits: &Limits) -> Result<Image, ImageError> {
-        self.sweep().map_err(|error| self.error(error.into()))?;
+        self.clear()?;
         let (archive, stamp) = open_archive(file)?;
         let digest = match self.known(&stamp) {
             Some(digest) => digest,
@@ -141,9 +146,10 @@ impl Images {
         Ok(found.is_some())
     }
 
-    /// Lets nobody else unpack the same archive meanwhile.
-    fn lock(&self, digest: &str) -> io::Result<OwnedFd> {
-        let path = self.path.join("known").join(format!("{digest}.lock"));
+    /// Lets nobody else do the same meanwhile, in this process or another: unpack the archive
+    /// of a digest, or what [`STAGING`] says.
+    fn lock(&self, what: &str) -> io::Result<OwnedFd> {
+        let path = self.path.join("known").join(format!("{what}.lock"));
         let file = File::options().write(true).create(true).truncate(false).open(path)?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
         Ok(file.into())
@@ -163,7 +169,7 @@ impl Images {
     ) -> Result<Report, ImageError> {
         let number = getrandom::u64().map_err(|error| self.error(io::Error::other(error)))?;
         let new = OsString::from(format!("{NEW_PREFIX}{number:016x}"));
-        let lock = self.make_new(&new).map_err(|error| self.error(error.into()))?;
+        let lock = self.make_new(&new).map_err(|error| self.error(error))?;
         let outcome = self.fill(file, &new, digest, limits).and_then(|report| {
             match rustix::fs::renameat_with(
                 &self.dir,
@@ -183,7 +189,8 @@ impl Images {
         outcome
     }
 
-    fn make_new(&self, new: &OsStr) -> rustix::io::Result<OwnedFd> {
+    fn make_new(&self, new: &OsStr) -> io::Result<OwnedFd> {
+        let _staging = self.lock(STAGING)?;
         rustix::fs::mkdirat(&self.dir, new, Mode::RWXU)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let lock = beneath::open(self.dir.as_fd(), Path::new(new), flags)?;
@@ -221,10 +228,10 @@ impl Images {
     ///
     /// When something of it cannot be removed.
     pub fn clear(&self) -> Result<(), ImageError> {
-        self.sweep().map_err(|error| self.error(error.into()))
+        self.sweep().map_err(|error| self.error(error))
     }
 
-    fn sweep(&self) -> rustix::io::Result<()> {
+    fn sweep(&self) -> io::Result<()> {
         for name in beneath::names(self.dir.as_fd(), Path::new(""))? {
             if !name.as_encoded_bytes().starts_with(NEW_PREFIX.as_bytes()) {
                 continue;
@@ -233,7 +240,12 @@ impl Images {
             let Ok(dir) = beneath::open(self.dir.as_fd(), Path::new(&name), flags) else {
                 continue;
             };
-            if rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let is_left = {
+                // Whoever has just made it has the lock of it then.
+                let _staging = self.lock(STAGING)?;
+                rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok()
+            };
+            if is_left {
                 remove::remove(self.dir.as_fd(), &name)?;
             }
         }
@@ -312,5 +324,34 @@ impl Read for Hashing {
         let count = self.inner.read(buffer)?;
         self.hasher.update(&buffer[..count]);
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn what_is_being_begun_is_not_taken_for_a_leftover() {
+        let cache = tempfile::tempdir().unwrap();
+        let images = || Images::open(cache.path()).unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    images().clear().unwrap();
+                }
+            });
+            let mut outcomes = (0..2000).map(|number| {
+                let new = OsString::from(format!("{NEW_PREFIX}{number:016x}"));
+                let lock = images().make_new(&new)?;
+                rustix::fs::statat(&lock, "rootfs", rustix::fs::AtFlags::empty())?;
+                Ok::<_, io::Error>(())
+            });
+            let failed = outcomes.find(Result::is_err);
+            is_over.store(true, Ordering::Relaxed);
+            assert!(failed.is_none(), "{failed:?}");
+        });
     }
 }
