@@ -261,6 +261,6 @@ async fn answer(
 /// Whoever is led here by a name of somebody else's must not use the server as that site.
 fn stranger() -> Failure {
     let message = "this server does not have the name by which it was asked";
-    let next_step = "ask by its address or as localhost, or have the operator give it that name";
+    let next_step = "ask by its address or as localhost, or have it started with --server-name";
     Failure::new(ErrorCode::Forbidden, message, next_step)
 }

@@ -6,6 +6,7 @@
 //! | how the unix socket is taken and given back | [`socket`] |
 //! | how many sandboxes and connections there may be | [`capacity`] |
 //! | what is logged | [`log`] |
+//! | by which names it is asked | [`name`] |
 //! | what ends it | [`end`] |
 //! | who makes sandboxes | [`spawner`] |
 //!
@@ -16,6 +17,7 @@ mod capacity;
 mod end;
 mod first_key;
 mod log;
+mod name;
 mod notify;
 pub(crate) mod places;
 mod socket;
@@ -26,10 +28,11 @@ use crate::status::Status;
 use atoll_engine::backend::Container;
 use atoll_engine::clock::SystemClock;
 use atoll_engine::{Config, Engine};
-use atoll_server::{KeyStore, Parts, Server};
+use atoll_server::{KeyStore, Parts, Previews, Server};
 use capacity::Capacity;
 use end::Signals;
 pub(crate) use log::{Format, Level};
+pub(crate) use name::DnsName;
 use places::Places;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -49,10 +52,21 @@ pub(crate) struct Wanted {
     pub(crate) state: Option<PathBuf>,
     pub(crate) socket: Option<PathBuf>,
     pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) names: Vec<DnsName>,
+    pub(crate) previews: Previewing,
     pub(crate) first_key: FirstKey,
     pub(crate) sandboxes_max: Option<usize>,
     pub(crate) log_format: Format,
     pub(crate) log_level: Level,
+}
+
+/// How previews are served.
+pub(crate) struct Previewing {
+    /// Where they are and nothing else is; none where they are on every TCP socket.
+    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) domain: DnsName,
+    pub(crate) port: Option<u16>,
+    pub(crate) is_https: bool,
 }
 
 /// What becomes of the first key.
@@ -66,21 +80,23 @@ pub(crate) enum FirstKey {
 
 /// Serves until a signal says that it is enough.
 pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
+    tell_apart(&wanted.names, &wanted.previews.domain)?;
     let places = Places::choose(wanted.state, wanted.socket)?;
     log::begin(wanted.log_format, wanted.log_level);
     places.make()?;
     let _lock = places.lock()?;
     // Clients that come early wait.
     let unix = socket::Taken::take(&places.socket)?;
-    let tcp: Vec<TcpListener> =
-        wanted.listen.iter().map(|address| bind(*address)).collect::<Result<_, _>>()?;
+    let tcp = bind(&wanted.listen)?;
+    let previews_tcp = bind(&wanted.previews.listen)?;
     // The resident process and every sandbox have the limits that we were given.
     let backend = Container::open(&places.sandboxes(), spawner::command(), PREDECESSOR_WITHIN)
         .map_err(|error| {
             CliError::new(format!("cannot use the state directory {}", places.state.display()))
                 .because(error)
         })?;
-    let capacity = Capacity::of(capacity::raise(), tcp.len() + 1, wanted.sandboxes_max)?;
+    let sockets = tcp.len() + previews_tcp.len() + 1;
+    let capacity = Capacity::of(capacity::raise(), sockets, wanted.sandboxes_max)?;
     let keys = KeyStore::open(places.keys())
         .map_err(|error| CliError::new("cannot use the keys of the API").because(error))?;
     if !tcp.is_empty() {
@@ -99,6 +115,14 @@ pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
         places: &places,
         unix: &unix,
         tcp,
+        previews_tcp,
+        previews: Previews {
+            domain: wanted.previews.domain.to_string(),
+            port: wanted.previews.port,
+            is_https: wanted.previews.is_https,
+            ..Previews::default()
+        },
+        names: wanted.names.iter().map(ToString::to_string).collect(),
         signals,
     }));
     // After a graceful end nothing runs on it; else what does is not waited for.
@@ -106,11 +130,21 @@ pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
     served
 }
 
-fn bind(address: SocketAddr) -> Result<TcpListener, CliError> {
-    let failed = |error| CliError::new(format!("cannot listen on {address}")).because(error);
-    let listener = TcpListener::bind(address).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
+/// Refuses a name of the server's that would be one of a preview.
+fn tell_apart(names: &[DnsName], domain: &DnsName) -> Result<(), CliError> {
+    let Some(name) = names.iter().find(|name| name.is_below(domain)) else { return Ok(()) };
+    let message = format!("{name} is below {domain}, where every name is one of a preview");
+    Err(CliError::new(message).hint("give the API, or the previews, another domain"))
+}
+
+fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, CliError> {
+    let bound = addresses.iter().map(|address| {
+        let failed = |error| CliError::new(format!("cannot listen on {address}")).because(error);
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(listener)
+    });
+    bound.collect()
 }
 
 /// Everything that a server is made of.
@@ -121,11 +155,15 @@ struct Prepared<'a> {
     places: &'a Places,
     unix: &'a socket::Taken,
     tcp: Vec<TcpListener>,
+    previews_tcp: Vec<TcpListener>,
+    previews: Previews,
+    names: Vec<String>,
     signals: Signals,
 }
 
 async fn serve(prepared: Prepared<'_>) -> Result<Status, CliError> {
-    let Prepared { backend, capacity, keys, places, unix, tcp, signals } = prepared;
+    let Prepared { backend, capacity, keys, places, unix, tcp, .. } = prepared;
+    let Prepared { previews_tcp, previews, names, signals, .. } = prepared;
     let clock = Arc::new(SystemClock);
     let config = Config { sandboxes_max: capacity.sandboxes_max, ..Config::default() };
     let engine = Engine::start(config, Arc::new(backend), clock.clone(), places.records())
@@ -144,6 +182,8 @@ async fn serve(prepared: Prepared<'_>) -> Result<Status, CliError> {
         owner_uid: rustix::process::geteuid().as_raw(),
         records_folder: places.state.clone(),
     })
+    .with_previews(previews)
+    .with_names(names)
     .on_unix(net::UnixListener::from_std(unix.listener().map_err(failed)?).map_err(failed)?);
     tracing::info!(socket = %places.socket.display(), "listening");
     for listener in tcp {
@@ -151,6 +191,12 @@ async fn serve(prepared: Prepared<'_>) -> Result<Status, CliError> {
             tracing::info!(%address, "listening");
         }
         server = server.on_tcp(net::TcpListener::from_std(listener).map_err(failed)?);
+    }
+    for listener in previews_tcp {
+        if let Ok(previews) = listener.local_addr() {
+            tracing::info!(%previews, "listening");
+        }
+        server = server.on_preview_tcp(net::TcpListener::from_std(listener).map_err(failed)?);
     }
     notify::tell(notify::READY);
     let signals = signals.watch()?;

@@ -119,7 +119,7 @@ async fn expose(
     }
     if !app.previews.is_reachable() {
         let message = "the server listens on no TCP socket, by which alone a preview is reached";
-        let next_step = "have the operator start it with one";
+        let next_step = "have the operator start it with --preview-listen or --listen";
         return Err(Failure::new(ErrorCode::RefusedByPolicy, message, next_step));
     }
     let lasts = request.expires_in_ms.map(Duration::from_millis);

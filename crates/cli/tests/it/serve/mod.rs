@@ -4,6 +4,7 @@ mod ending;
 mod execs;
 mod limits;
 mod log;
+mod names;
 mod places;
 mod preview;
 pub(crate) mod support;
