@@ -25,7 +25,8 @@ pub fn copy_programs(root: &Path, programs: &[&str]) {
 }
 
 fn find(program: &str) -> PathBuf {
-    let found = ["/bin", "/usr/bin"].map(|directory| Path::new(directory).join(program));
+    let directories = ["/bin", "/usr/bin", "/sbin", "/usr/sbin"];
+    let found = directories.map(|directory| Path::new(directory).join(program));
     let found = found.into_iter().find(|path| path.exists()).expect("the program");
     found.canonicalize().unwrap()
 }

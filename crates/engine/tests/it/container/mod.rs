@@ -4,6 +4,7 @@
 mod images;
 mod inside;
 mod life;
+mod packages;
 mod restart;
 mod services;
 
