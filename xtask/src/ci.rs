@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: every check, for people and for CI alike.
 
-use crate::{bench, escapes, layers, process, program, setup, skips, soak, tidy, workspace};
+use crate::{bench, escapes, layers, process, program, sdk, setup, skips, soak, tidy, workspace};
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::process::Command;
@@ -39,6 +39,8 @@ enum Step {
     Guests,
     /// What is shipped is one static file, and needs no other
     Program,
+    /// The SDKs, against the program
+    Sdk,
     /// Ways out of the sandbox are shut, and documented as they are
     Escapes,
     /// Ten thousand runs leave nothing behind
@@ -118,6 +120,7 @@ impl Step {
             Self::Nextest => nextest(),
             Self::Guests => guests(),
             Self::Program => program::run(),
+            Self::Sdk => sdk::run(),
             Self::Escapes => escapes::check(),
             Self::Soak => soak::run(&soak::Args { runs: 10_000, inside: None }),
             Self::Skips => skips::run(),

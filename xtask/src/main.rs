@@ -11,6 +11,7 @@ mod escapes;
 mod layers;
 mod process;
 mod program;
+mod sdk;
 mod setup;
 mod skips;
 mod soak;

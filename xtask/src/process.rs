@@ -66,7 +66,8 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-fn line(command: &Command) -> String {
+/// What is printed of a command.
+pub(crate) fn line(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program());
     let name = program.file_name().unwrap_or(program.as_os_str());
     let mut line = name.to_string_lossy().into_owned();

@@ -1,6 +1,6 @@
 //! `cargo xtask setup`: installs what the checks need and the machine lacks.
 
-use crate::process;
+use crate::{process, sdk};
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 use std::process::Command;
@@ -90,6 +90,7 @@ pub(crate) fn run(_args: &Args) -> Result<()> {
     // Without these, tests that say so are skipped.
     told(python_tool());
     told(api_tool());
+    told(sdk::install());
     rust_components()?;
     for tool in CARGO_TOOLS {
         cargo_tool(tool)?;

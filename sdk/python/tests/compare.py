@@ -83,9 +83,9 @@ def judge(rule: str, wanted: Any, found: Any) -> bool:
         case "$at_most":
             return isinstance(found, int) and found <= wanted
         case "$count":
-            return len(found if isinstance(found, list) else octets(found)) == wanted
+            return len(found if isinstance(found, list) else octets(found)) == int(wanted)
         case "$sha256":
-            return hashlib.sha256(octets(found)).hexdigest() == wanted
+            return hashlib.sha256(octets(found)).hexdigest() == str(wanted)
         case "$absent":
             return found is None
     raise AssertionError(f"there is no rule {rule}")

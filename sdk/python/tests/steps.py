@@ -148,7 +148,7 @@ class Player:
         """What an awaitable comes to; an iterator instead of an asynchronous one."""
         if inspect.isawaitable(result):
             assert self._loop is not None
-            return self._loop.run_until_complete(result)  # type: ignore[arg-type]
+            return self._loop.run_until_complete(result)
         return self.iterate(result) if isinstance(result, AsyncIterator) else result
 
     def iterate(self, source: AsyncIterator[Any]) -> Iterator[Any]:
@@ -156,7 +156,7 @@ class Player:
         assert self._loop is not None
         while True:
             try:
-                yield self._loop.run_until_complete(anext(source))  # type: ignore[arg-type]
+                yield self._loop.run_until_complete(anext(source))
             except StopAsyncIteration:
                 return
 
