@@ -18,6 +18,8 @@ const PIECES: usize = 4;
 
 /// What is sent, as it is made.
 pub struct Upload {
+    /// What is sent before everything else.
+    before: Option<Bytes>,
     content: Content,
 }
 
@@ -35,14 +37,20 @@ impl Upload {
     /// All of it at once.
     pub fn whole(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
-        Self { content: Content::Whole(Some(bytes).filter(|bytes| !bytes.is_empty())) }
+        let content = Content::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()));
+        Self { before: None, content }
+    }
+
+    /// The same behind something that is not empty.
+    pub(crate) fn behind(self, before: Bytes) -> Self {
+        Self { before: Some(before), ..self }
     }
 
     /// Piece after piece, from whoever has the other end: it ends when that is dropped,
     /// and an error breaks it off. `bytes` says how many there will be, if that is known.
     pub fn pieces(bytes: Option<u64>) -> (mpsc::Sender<io::Result<Bytes>>, Self) {
         let (sender, pieces) = mpsc::channel(PIECES);
-        (sender, Self { content: Content::Pieces { pieces, bytes } })
+        (sender, Self { before: None, content: Content::Pieces { pieces, bytes } })
     }
 }
 
@@ -54,6 +62,9 @@ impl Body for Upload {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Some(before) = self.before.take() {
+            return Poll::Ready(Some(Ok(Frame::data(before))));
+        }
         match &mut self.content {
             Content::Whole(bytes) => Poll::Ready(bytes.take().map(Frame::data).map(Ok)),
             Content::Pieces { pieces, .. } => {
@@ -63,15 +74,17 @@ impl Body for Upload {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.content, Content::Whole(None))
+        self.before.is_none() && matches!(self.content, Content::Whole(None))
     }
 
     fn size_hint(&self) -> SizeHint {
+        let before = self.before.as_ref().map_or(0, |bytes| bytes.len() as u64);
         match &self.content {
             Content::Whole(bytes) => {
-                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+                let bytes = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                SizeHint::with_exact(before + bytes)
             }
-            Content::Pieces { bytes: Some(bytes), .. } => SizeHint::with_exact(*bytes),
+            Content::Pieces { bytes: Some(bytes), .. } => SizeHint::with_exact(before + *bytes),
             Content::Pieces { bytes: None, .. } => SizeHint::default(),
         }
     }

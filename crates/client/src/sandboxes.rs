@@ -4,8 +4,10 @@ use crate::body::Upload;
 use crate::client::{Client, Path, json};
 use crate::error::ClientError;
 use atoll_api::name::SandboxName;
-use atoll_api::sandbox::{CreateSandbox, Lifecycle, ListSandboxes, Sandbox, SandboxPage, Timeline};
-use hyper::{Method, StatusCode};
+use atoll_api::sandbox::{
+    CREATE_WITH_ARCHIVE, CreateSandbox, Lifecycle, ListSandboxes, Sandbox, SandboxPage, Timeline,
+};
+use hyper::{Method, StatusCode, header};
 
 /// What can be done to a sandbox as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +66,28 @@ impl Client {
         let path = Path::sandbox(&name.to_string(), &[]);
         let (status, sandbox) = self.tell(Method::PUT, path, wanted).await?;
         Ok((sandbox, status == StatusCode::CREATED))
+    }
+
+    /// Makes a sandbox, with a tar archive of what is to be in its workspace; with a name in
+    /// `get`, only if there is none of that name.
+    ///
+    /// # Errors
+    /// See [`ClientError`]. There is no sandbox if the archive breaks off.
+    pub async fn create_sandbox_with(
+        &self,
+        wanted: &CreateSandbox,
+        get: Option<&SandboxName>,
+        archive: Upload,
+    ) -> Result<Sandbox, ClientError> {
+        let request = match get {
+            Some(name) => self.request(Method::PUT, &Path::sandbox(&name.to_string(), &[])),
+            None => self.request(Method::POST, &Path::of(&["sandboxes"])),
+        };
+        let line = serde_json::to_vec(wanted)
+            .map_err(|error| ClientError::Request { reason: error.to_string() })?;
+        let line = [line, b"\n".to_vec()].concat();
+        let request = request.header(header::CONTENT_TYPE, CREATE_WITH_ARCHIVE);
+        self.receive(request, archive.behind(line.into())).await.map(|(_, sandbox)| sandbox)
     }
 
     /// Gives a page of the sandboxes that there are, oldest first.

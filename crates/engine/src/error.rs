@@ -1,6 +1,7 @@
 //! Errors of the engine, and the one place where each becomes an [`ApiError`].
 
 use crate::backend::BackendError;
+use crate::inside::InsideError;
 use crate::lifecycle::{CapExceeded, HoldError};
 use crate::records::RecordsError;
 use crate::state::Verb;
@@ -71,6 +72,12 @@ pub enum CreateError {
         id: SandboxId,
         /// What failed.
         source: Arc<BackendError>,
+    },
+    /// Its workspace cannot be made; what was made of the sandbox is removed.
+    #[error("the workspace could not be made: {source}")]
+    Workspace {
+        /// What failed.
+        source: Arc<InsideError>,
     },
     /// It could not be recorded; what was made of it is removed.
     #[error("could not record sandbox {id}")]
@@ -307,6 +314,24 @@ pub fn of_records(error: &dyn std::error::Error, source: &RecordsError) -> ApiEr
     }
 }
 
+/// What came of it is removed with the sandbox.
+fn of_workspace(source: &InsideError) -> ApiError {
+    let mut answer = source.to_api();
+    answer.took_effect = TookEffect::No;
+    answer.details.sandbox_id = None;
+    if matches!(answer.code, ErrorCode::Conflict | ErrorCode::NotFound) {
+        // What is missing, or contradicts something, is in the request.
+        answer.code = ErrorCode::Invalid;
+    }
+    let field = match answer.details.field.take() {
+        Some(field) if field.starts_with("workspace") => field,
+        Some(field) => format!("workspace.git.{field}"),
+        None => "workspace".to_owned(),
+    };
+    answer.details.field = Some(field);
+    answer
+}
+
 impl CreateError {
     /// What the caller is answered.
     pub fn to_api(&self) -> ApiError {
@@ -331,6 +356,7 @@ impl CreateError {
             Self::ShuttingDown => shutting_down(self),
             Self::Random(_) => plain(ErrorCode::Internal, self, "see the server's log"),
             Self::Backend { source, .. } => of_backend(self, source),
+            Self::Workspace { source } => of_workspace(source),
             Self::Records { source, .. } => of_records(self, source),
             Self::Cancelled { .. } => plain(ErrorCode::Conflict, self, "ask again if it is wanted"),
         }

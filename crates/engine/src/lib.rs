@@ -30,7 +30,9 @@ pub mod reconcile;
 pub mod records;
 mod services;
 pub mod state;
+mod workspace;
 
 pub use config::Config;
-pub use engine::{Engine, Got};
+pub use engine::{Beside, Engine, Got};
 pub use inside::{Inside, Wake};
+pub use workspace::Archive;

@@ -29,26 +29,35 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
             return Err(Failure::field("Content-Type", message)
                 .next_step("send `Content-Type: application/json`"));
         }
-        let bytes = read(request, app).await?;
-        let mut deserializer = serde_json::Deserializer::from_slice(&bytes);
-        let mut track = serde_path_to_error::Track::new();
-        let tracked = serde_path_to_error::Deserializer::new(&mut deserializer, &mut track);
-        let value = object(tracked).map_err(|error| {
-            let path = track.path().to_string();
-            let field = if path == "." { "body" } else { &path };
-            Failure::field(field, format!("{field} cannot be read: {}", error))
-        })?;
-        deserializer.end().map_err(|error| {
-            Failure::field("body", format!("the body goes on after its end: {error}"))
-        })?;
-        Ok(Self(value))
+        parse(&read(request, app).await?).map(Self)
     }
 }
 
+/// Reads JSON of a known form.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let mut track = serde_path_to_error::Track::new();
+    let tracked = serde_path_to_error::Deserializer::new(&mut deserializer, &mut track);
+    let value = object(tracked).map_err(|error| {
+        let path = track.path().to_string();
+        let field = if path == "." { "body" } else { &path };
+        Failure::field(field, format!("{field} cannot be read: {}", error))
+    })?;
+    deserializer.end().map_err(|error| {
+        Failure::field("body", format!("the body goes on after its end: {error}"))
+    })?;
+    Ok(value)
+}
+
 fn is_json(headers: &HeaderMap) -> bool {
+    is_of_type(headers, "application/json")
+}
+
+/// Whether a body is said to be of this media type, whatever its parameters.
+pub(crate) fn is_of_type(headers: &HeaderMap, name: &str) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = value.unwrap_or_default().split(';').next().unwrap_or_default();
-    kind.trim().eq_ignore_ascii_case("application/json")
+    kind.trim().eq_ignore_ascii_case(name)
 }
 
 async fn read(request: Request, app: &App) -> Result<hyper::body::Bytes, Failure> {

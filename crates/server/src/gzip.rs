@@ -137,7 +137,7 @@ impl Gunzip {
                             self.state = State::Over;
                             let message = format!("the body is not gzip, or is damaged: {error}");
                             let fault = Failure::field("body", message);
-                            return Poll::Ready(Err(self.upload.fail(fault)));
+                            return Poll::Ready(Err(self.upload.fault().set(fault)));
                         }
                     }
                 }

@@ -7,9 +7,11 @@
 use crate::access::Caller;
 use crate::app::App;
 use crate::error::Failure;
+use crate::upload::Fault;
 use atoll_api::error::ErrorCode;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{CreateSandbox, Sandbox};
+use atoll_engine::Beside;
 use axum::http::HeaderMap;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -146,14 +148,15 @@ pub(crate) async fn create(
     app: &Arc<App>,
     key: IdempotencyKey,
     request: CreateSandbox,
+    (beside, fault): (Beside, Fault),
 ) -> Result<Created, Failure> {
     let (mut outcome, is_replayed) = match app.remembered.claim(&key, &request)? {
         Claim::Known(outcome) => (outcome, true),
         Claim::New(sender, outcome) => {
             let creator = app.clone();
             app.spawn(async move {
-                let made = creator.noted(creator.engine.create(request).await);
-                let made = made.map(|sandbox| sandbox.id).map_err(Failure::from);
+                let made = creator.noted(creator.engine.create_with(request, beside).await);
+                let made = made.map(|sandbox| sandbox.id).map_err(|error| fault.or(error));
                 // Forgotten before it is told, so that who asks again makes it anew.
                 if made.is_err() {
                     creator.remembered.forget(&key);

@@ -7,13 +7,14 @@ use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
 use hyper::body::{Body as _, Bytes};
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 /// The body of a request, as a source of bytes.
 pub(crate) struct Upload {
@@ -24,8 +25,30 @@ pub(crate) struct Upload {
     bytes_max: Option<u64>,
     patience: Duration,
     until: Pin<Box<Sleep>>,
-    /// Why no more can be had.
-    fault: Option<Failure>,
+    fault: Fault,
+}
+
+/// Why no more of an upload can be had, for whoever waits where it goes.
+#[derive(Clone, Default)]
+pub(crate) struct Fault(Arc<Mutex<Option<Failure>>>);
+
+impl Fault {
+    fn lock(&self) -> MutexGuard<'_, Option<Failure>> {
+        // It is put in or taken out, and never half.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes why there is no more. Who knows of an effect says so later.
+    pub(crate) fn set(&self, failure: Failure) -> io::Error {
+        *self.lock() = Some(failure);
+        io::Error::other("the upload failed")
+    }
+
+    /// What the caller is answered where the use of the upload failed: what went wrong on
+    /// the way here, else what is given.
+    pub(crate) fn or(&self, failure: impl Into<Failure>) -> Failure {
+        self.lock().take().unwrap_or_else(|| failure.into())
+    }
 }
 
 impl FromRequest<Arc<App>> for Upload {
@@ -48,7 +71,7 @@ impl FromRequest<Arc<App>> for Upload {
             bytes_max,
             patience,
             until: Box::pin(sleep_until(Instant::now() + patience)),
-            fault: None,
+            fault: Fault::default(),
         })
     }
 }
@@ -64,10 +87,72 @@ fn too_large(max: u64) -> Failure {
 }
 
 impl Upload {
-    /// What the caller is answered where its use failed: what went wrong on the way here,
-    /// else what is given.
+    /// What the caller is answered where its use failed.
     pub(crate) fn failed(self, failure: impl Into<Failure>) -> Failure {
-        self.fault.unwrap_or_else(|| failure.into())
+        self.fault.or(failure)
+    }
+
+    /// The place where it is noted why there is no more.
+    pub(crate) fn fault(&self) -> Fault {
+        self.fault.clone()
+    }
+
+    /// Takes the first line, without its end. What comes behind it stays.
+    ///
+    /// # Errors
+    /// Where it is longer than `bytes_max`, does not come in `time`, or there is none.
+    pub(crate) async fn first_line(
+        &mut self,
+        bytes_max: usize,
+        time: Duration,
+    ) -> Result<Vec<u8>, Failure> {
+        let mut line = Vec::new();
+        let read = async {
+            loop {
+                if let Some(end) = self.piece.iter().position(|&byte| byte == b'\n') {
+                    line.extend_from_slice(&self.piece.split_to(end + 1)[..end]);
+                    return Ok(());
+                }
+                line.append(&mut self.piece.to_vec());
+                self.piece.clear();
+                if line.len() > bytes_max || !poll_fn(|context| self.poll_piece(context)).await? {
+                    return Ok(());
+                }
+            }
+        };
+        let read = timeout(time, read).await;
+        let limit_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let read: io::Result<()> = read.map_err(|_| {
+            let message = format!("the first line of the body did not arrive within {limit_ms} ms");
+            let limit = ("body_timeout_ms", limit_ms);
+            Failure::limit(ErrorCode::Invalid, limit, message, "send the whole line at once")
+        })?;
+        if let Err(error) = read {
+            let broke_off = Failure::field("body", "the body broke off").caused_by(&error);
+            return Err(self.fault.or(broke_off));
+        }
+        if line.len() > bytes_max {
+            let limit = ("body_bytes_max", u64::try_from(bytes_max).unwrap_or(u64::MAX));
+            let message = format!("the first line of the body is larger than {bytes_max} bytes");
+            return Err(Failure::limit(ErrorCode::TooLarge, limit, message, "send less in it"));
+        }
+        Ok(line)
+    }
+
+    /// Whether what comes next is compressed by gzip (RFC 1952, section 2.3.1).
+    pub(crate) async fn is_gzip(&mut self) -> Result<bool, Failure> {
+        while self.piece.is_empty() {
+            match poll_fn(|context| self.poll_piece(context)).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(error) => {
+                    let broke_off = Failure::field("body", "the body broke off").caused_by(&error);
+                    return Err(self.fault.or(broke_off));
+                }
+            }
+        }
+        // No name in an archive begins with it.
+        Ok(self.piece[0] == 0x1f)
     }
 
     /// Waits for the next piece; false at the end.
@@ -78,7 +163,7 @@ impl Upload {
                     let Ok(piece) = frame.into_data() else { continue };
                     self.received = self.received.saturating_add(piece.len() as u64);
                     if let Some(max) = self.bytes_max.filter(|&max| self.received > max) {
-                        return Poll::Ready(Err(self.fail(too_large(max))));
+                        return Poll::Ready(Err(self.fault.set(too_large(max))));
                     }
                     if !piece.is_empty() {
                         self.piece = piece;
@@ -89,7 +174,7 @@ impl Upload {
                 }
                 Poll::Ready(Some(Err(_))) => {
                     let failure = Failure::field("body", "the body broke off");
-                    return Poll::Ready(Err(self.fail(failure)));
+                    return Poll::Ready(Err(self.fault.set(failure)));
                 }
                 Poll::Ready(None) => return Poll::Ready(Ok(false)),
                 Poll::Pending => {
@@ -99,21 +184,16 @@ impl Upload {
                     let limit = ("upload_timeout_ms", limit_ms);
                     let next_step = "send it without pauses, or in parts";
                     let failure = Failure::limit(ErrorCode::Invalid, limit, message, next_step);
-                    return Poll::Ready(Err(self.fail(failure)));
+                    return Poll::Ready(Err(self.fault.set(failure)));
                 }
             }
         }
     }
 
-    /// Notes why there is no more. Who knows of an effect says so later.
-    pub(crate) fn fail(&mut self, failure: Failure) -> io::Error {
-        self.fault = Some(failure);
-        io::Error::other("the upload failed")
-    }
-
     /// Says what a failure on the way here means for what it was sent for.
     pub(crate) fn fault_took_effect(&mut self, took_effect: TookEffect) {
-        self.fault = self.fault.take().map(|fault| fault.took_effect(took_effect));
+        let mut fault = self.fault.lock();
+        *fault = fault.take().map(|fault| fault.took_effect(took_effect));
     }
 }
 
@@ -123,7 +203,7 @@ impl AsyncRead for Upload {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.fault.is_some() {
+        if self.fault.lock().is_some() {
             return Poll::Ready(Err(io::Error::other("the upload failed")));
         }
         if self.piece.is_empty() && !ready!(self.poll_piece(context))? {

@@ -5,6 +5,7 @@ pub mod changes;
 pub mod escape;
 pub mod image;
 pub mod node;
+pub mod pack;
 pub mod risk;
 pub mod session;
 pub mod view;

@@ -1,5 +1,6 @@
 //! Asking for a sandbox. Requests refuse fields that they do not know.
 
+use super::Workspace;
 use crate::name::SandboxName;
 use crate::object::object;
 use crate::service::{SERVICES_COUNT_MAX, Service};
@@ -52,6 +53,9 @@ pub struct CreateSandbox {
     /// What happens to it when; the server's defaults where nothing is said.
     #[serde(default, deserialize_with = "object")]
     pub lifecycle: Lifecycle,
+    /// The files that it begins with; none but its image's where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<Workspace>,
     /// What is to run in it whenever it runs. Creation waits until each is ready or has
     /// failed; one that fails does not make the creation fail.
     #[serde(default)]
@@ -72,6 +76,7 @@ impl Default for CreateSandbox {
             limits: Limits::default(),
             labels: BTreeMap::new(),
             lifecycle: Lifecycle::default(),
+            workspace: None,
             services: Vec::new(),
         }
     }
@@ -212,6 +217,9 @@ impl CreateSandbox {
         }
         self.env.validate()?;
         validate_labels(&self.labels)?;
+        if let Some(workspace) = &self.workspace {
+            workspace.validate()?;
+        }
         self.validate_services()?;
         for (field, value, least) in [
             ("limits.memory_bytes", self.limits.memory_bytes, 1 << 20),
@@ -302,14 +310,22 @@ fn not_more(field: &str, found: usize, limit: usize) -> Result<(), InvalidReques
 }
 
 fn not_longer(field: &str, text: &str, limit_bytes: usize) -> Result<(), InvalidRequest> {
-    if text.len() > limit_bytes {
-        let (field, found_bytes) = (field.to_owned(), text.len());
+    not_longer_bytes(field, text.len(), limit_bytes)
+}
+
+pub(super) fn not_longer_bytes(
+    field: &str,
+    found_bytes: usize,
+    limit_bytes: usize,
+) -> Result<(), InvalidRequest> {
+    if found_bytes > limit_bytes {
+        let field = field.to_owned();
         return Err(InvalidRequest::TooLong { field, found_bytes, limit_bytes });
     }
     Ok(())
 }
 
-fn malformed(field: &str, reason: &'static str) -> Result<(), InvalidRequest> {
+pub(super) fn malformed(field: &str, reason: &'static str) -> Result<(), InvalidRequest> {
     Err(InvalidRequest::Malformed { field: field.to_owned(), reason })
 }
 

@@ -6,6 +6,7 @@ mod health;
 mod hold;
 mod list;
 mod timeline;
+mod workspace;
 
 pub use create::{
     CreateSandbox, ENV_BYTES_MAX, ENV_COUNT_MAX, Env, IMAGE_BYTES_MAX, InvalidRequest,
@@ -18,9 +19,13 @@ pub use list::{
     Cursor, CursorError, ListSandboxes, PAGE_COUNT_DEFAULT, PAGE_COUNT_MAX, SandboxPage,
 };
 pub use timeline::{Stage, Timeline};
+pub use workspace::{
+    CREATE_WITH_ARCHIVE, WORKSPACE_PATH_BYTES_MAX, WORKSPACE_PATH_DEFAULT, Workspace, WorkspaceGit,
+};
 
 use crate::id::SandboxId;
 use crate::name::SandboxName;
+use crate::octets::Octets;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -161,6 +166,9 @@ pub struct Sandbox {
     pub image: String,
     /// How strongly it is isolated.
     pub tier: Tier,
+    /// Where the files are that it began with, if it was given any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<Octets>,
     /// Labels that its maker gave it.
     pub labels: BTreeMap<String, String>,
     /// Limits in force.

@@ -1,11 +1,15 @@
 //! `atoll create`.
 
 use crate::error::CliError;
+use crate::remote::workspace::{Packing, Source};
 use crate::remote::{self, Remote};
 use crate::status::Status;
 use atoll_api::name::SandboxName;
 use atoll_api::policy::{Bytes, Cpus, parse_duration};
 use atoll_api::sandbox::{CreateSandbox, Env, Lifecycle, Limits};
+use atoll_store::pack::{LeftOut, PackError};
+use std::io::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 /// Make a sandbox that outlives a command
@@ -23,6 +27,13 @@ pub(crate) struct Args {
     /// The root file system: host, or a directory of the server's machine
     #[arg(long, value_name = "IMAGE", default_value = "host")]
     image: String,
+    /// The files that it begins with: a directory, which is sent without what its ignore files
+    /// hide, or the URL of a repository; they come to /home/user/workspace
+    #[arg(long, value_name = "PATH|URL")]
+    workspace: Option<String>,
+    /// The branch of a repository that is cloned
+    #[arg(long, value_name = "NAME", requires = "workspace")]
+    branch: Option<String>,
     /// A variable of everything inside, set or passed on; may be repeated
     #[arg(long, short, value_name = "NAME[=VALUE]", value_parser = variable)]
     env: Vec<(String, String)>,
@@ -77,6 +88,28 @@ pub(super) fn ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
+fn cannot_send(directory: &Path, error: &PackError) -> CliError {
+    let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    CliError::new(format!("cannot send the workspace {}", directory.display()))
+        .because(format!("{error}: {source}"))
+        .hint("no sandbox was made; try again when nothing changes in the directory")
+}
+
+/// Says what is missing in the workspace.
+fn tell(left_out: &LeftOut) {
+    let mut text: String = left_out
+        .names
+        .iter()
+        .map(|(name, reason)| format!("atoll: left out {}: {reason}\n", name.display()))
+        .collect();
+    let more = left_out.count.saturating_sub(left_out.names.len() as u64);
+    if more > 0 {
+        text += &format!("atoll: left out {more} more\n");
+    }
+    // A closed stderr leaves nobody to tell.
+    std::io::stderr().write_all(text.as_bytes()).ok();
+}
+
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     let mut wanted = CreateSandbox {
         name: args.name.clone(),
@@ -97,7 +130,27 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         delete_after_ms: args.delete_after.map(ms),
         max_lifetime_ms: args.max_lifetime.map(ms),
     };
-    let made = match args.name.filter(|_| args.get) {
+    let source = match &args.workspace {
+        Some(text) => Some(Source::parse(text, args.branch.as_deref())?),
+        None => None,
+    };
+    wanted.workspace = source.as_ref().map(Source::wanted);
+    let get = args.name.filter(|_| args.get);
+    if let Some(Source::Directory(directory)) = source {
+        let (upload, packed) = Packing::begin(&directory)?.split();
+        let made = args
+            .remote
+            .ask(async |client| client.create_sandbox_with(&wanted, get.as_ref(), upload).await);
+        let left_out = match packed() {
+            Ok(left_out) => left_out,
+            // Nobody took it any more, which the answer explains.
+            Err(PackError::Write(_)) => LeftOut::default(),
+            Err(error) => return Err(cannot_send(&directory, &error)),
+        };
+        tell(&left_out);
+        return remote::answer(&args.remote, &made?, |sandbox| format!("{}\n", sandbox.id));
+    }
+    let made = match get {
         Some(name) => args.remote.ask(async |client| {
             client.get_or_create_sandbox(&name, &wanted).await.map(|(sandbox, _)| sandbox)
         }),

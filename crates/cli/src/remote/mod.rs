@@ -3,6 +3,7 @@
 mod failure;
 mod print;
 mod start;
+pub(crate) mod workspace;
 
 pub(crate) use failure::failed;
 pub(crate) use print::{Format, Reader, lines, say, table};

@@ -2,16 +2,16 @@
 
 use super::BackendError;
 use atoll_api::sandbox::{Stage, Timeline};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+use tokio::sync::watch;
 
 /// Shared between a sandbox's owner and the thread that makes it.
 #[derive(Debug)]
 pub struct Progress {
     asked_at: Instant,
     timeline: Mutex<Timeline>,
-    is_cancelled: AtomicBool,
+    is_cancelled: watch::Sender<bool>,
 }
 
 impl Progress {
@@ -20,7 +20,7 @@ impl Progress {
         Self {
             asked_at,
             timeline: Mutex::new(Timeline::default()),
-            is_cancelled: AtomicBool::new(false),
+            is_cancelled: watch::Sender::new(false),
         }
     }
 
@@ -39,12 +39,19 @@ impl Progress {
 
     /// Asks the maker to give up at the next stage.
     pub fn cancel(&self) {
-        self.is_cancelled.store(true, Ordering::Relaxed);
+        self.is_cancelled.send_replace(true);
     }
 
     /// Whether the maker was asked to give up.
     pub fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Ordering::Relaxed)
+        *self.is_cancelled.borrow()
+    }
+
+    /// Waits until the maker is asked to give up.
+    pub(crate) async fn cancelled(&self) {
+        let mut is_cancelled = self.is_cancelled.subscribe();
+        // The sender is borrowed meanwhile.
+        drop(is_cancelled.wait_for(|&is_cancelled| is_cancelled).await);
     }
 
     /// The stages that are over.

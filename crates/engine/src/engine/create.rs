@@ -7,6 +7,7 @@ use crate::error::CreateError;
 use crate::exposure::Exposures;
 use crate::owner::{Begin, Creation, CreationFailure, Handle, Owner, Waiter};
 use crate::records::Record;
+use crate::workspace::{Archive, Workspace};
 use atoll_api::id::{ID_BYTES, SandboxId};
 use atoll_api::sandbox::{CreateSandbox, Sandbox, Stage, State, Timeline};
 use std::sync::Arc;
@@ -25,6 +26,14 @@ pub struct Got {
     pub is_new: bool,
 }
 
+/// What comes beside a request for a sandbox.
+#[derive(Default)]
+pub struct Beside {
+    /// A tar archive of what is to be in its workspace. It is read while the sandbox is made,
+    /// and not at all where none is.
+    pub archive: Option<Archive>,
+}
+
 /// What became of a request for a place.
 enum Admission {
     /// It has one, and its creation is under way.
@@ -41,8 +50,20 @@ impl Engine {
     /// # Errors
     /// See [`CreateError`]; nothing is left of the sandbox then, or is being removed.
     pub async fn create(&self, request: CreateSandbox) -> Result<Sandbox, CreateError> {
+        self.create_with(request, Beside::default()).await
+    }
+
+    /// The same, with what comes beside the request.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn create_with(
+        &self,
+        request: CreateSandbox,
+        mut beside: Beside,
+    ) -> Result<Sandbox, CreateError> {
         let name = request.name.clone();
-        match self.admit(&request, Instant::now())? {
+        match self.admit(&request, &mut beside, Instant::now())? {
             Admission::Made(handle, waiter) => wait(&handle, Some(waiter)).await,
             Admission::Taken(handle) => Err(CreateError::NameTaken {
                 name: name.expect("only who has a name can find it taken"),
@@ -60,11 +81,23 @@ impl Engine {
     /// # Errors
     /// As for [`Engine::create`]; who waits for a creation of somebody else learns its error.
     pub async fn get_or_create(&self, request: CreateSandbox) -> Result<Got, CreateError> {
+        self.get_or_create_with(request, Beside::default()).await
+    }
+
+    /// The same, with what comes beside the request.
+    ///
+    /// # Errors
+    /// The same.
+    pub async fn get_or_create_with(
+        &self,
+        request: CreateSandbox,
+        mut beside: Beside,
+    ) -> Result<Got, CreateError> {
         let asked_at = Instant::now();
         let mut tries = 0;
         loop {
             tries += 1;
-            let (handle, waiter, is_new) = match self.admit(&request, asked_at)? {
+            let (handle, waiter, is_new) = match self.admit(&request, &mut beside, asked_at)? {
                 Admission::Made(handle, waiter) => (handle, Some(waiter), true),
                 Admission::Taken(handle) => {
                     let waiter = handle.creation.as_ref().map(Waiter::join);
@@ -80,8 +113,16 @@ impl Engine {
     }
 
     /// Checks a request, and gives it a place and an owner, in one step for all callers.
-    fn admit(&self, request: &CreateSandbox, asked_at: Instant) -> Result<Admission, CreateError> {
-        let record = resolve(&self.shared, request)?;
+    fn admit(
+        &self,
+        request: &CreateSandbox,
+        beside: &mut Beside,
+        asked_at: Instant,
+    ) -> Result<Admission, CreateError> {
+        let mut record = resolve(&self.shared, request)?;
+        let workspace = Workspace::asked_for(request, beside.archive.take())
+            .map_err(|source| CreateError::Workspace { source: Arc::new(source) })?;
+        record.workspace = workspace.as_ref().map(|workspace| workspace.path.clone());
         let progress = Arc::new(Progress::new(asked_at));
         let (outcome, creation) = watch::channel(Creation::UnderWay);
         let (owner, handle) = Owner::new(self.shared.clone(), record.clone());
@@ -94,7 +135,7 @@ impl Engine {
             Ok(()) => {
                 // Nobody can have cancelled it yet.
                 progress.reached(Stage::Accepted).unwrap_or_default();
-                self.spawn(owner.run(Begin::Create(progress, outcome)));
+                self.spawn(owner.run(Begin::Create { progress, outcome, workspace }));
                 Ok(Admission::Made(handle, waiter))
             }
             Err(Refusal::NameTaken(holder)) => Ok(Admission::Taken(holder)),
@@ -112,6 +153,7 @@ async fn wait(handle: &Handle, waiter: Option<Waiter>) -> Result<Sandbox, Create
     if let Some(waiter) = waiter {
         waiter.wait().await.map_err(|failure| match failure {
             CreationFailure::Backend(source) => CreateError::Backend { id, source },
+            CreationFailure::Workspace(source) => CreateError::Workspace { source },
             CreationFailure::Records(source) => CreateError::Records { id, source },
             CreationFailure::Cancelled => CreateError::Cancelled { id },
         })?;
@@ -154,5 +196,6 @@ fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateErr
         timeline: Timeline::default(),
         exposures: Exposures::default(),
         services: request.services.clone(),
+        workspace: None,
     })
 }

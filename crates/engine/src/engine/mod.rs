@@ -7,7 +7,7 @@ mod create;
 mod expose;
 mod start;
 
-pub use create::Got;
+pub use create::{Beside, Got};
 
 use crate::backend::{Backend, Capabilities};
 use crate::clock::Clock;

@@ -15,7 +15,9 @@ mod watch;
 
 pub use error::InsideError;
 pub use files::Download;
+pub(crate) use git::check_clone;
 pub use ports::ConnectError;
+pub(crate) use translate::to_guest as path_to_guest;
 pub use watch::{Sight, Watch};
 
 use crate::engine::Engine;
@@ -27,8 +29,8 @@ use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{HoldCause, Sandbox, State};
 use std::time::Duration;
 use tokio::runtime;
-use tokio::sync::mpsc::WeakSender;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{self, WeakSender};
 use tokio::sync::{oneshot, watch as latest};
 
 /// What to do with a sandbox that does not run.
@@ -88,6 +90,16 @@ impl Engine {
 }
 
 impl Inside {
+    /// One that is being made, and whose owner has no ear for holds.
+    pub(crate) fn unfinished(
+        id: SandboxId,
+        guest: Guest,
+        view: latest::Receiver<Sandbox>,
+        hold_max: Duration,
+    ) -> Self {
+        Self { id, guest, view, owner: mpsc::channel(1).0.downgrade(), hold_max }
+    }
+
     /// Which sandbox.
     pub fn id(&self) -> SandboxId {
         self.id

@@ -6,7 +6,7 @@ use atoll_protocol::octets;
 use atoll_protocol::problem::Code;
 
 /// Neither side has a NUL.
-pub(super) fn to_guest(text: Octets) -> octets::Octets {
+pub(crate) fn to_guest(text: Octets) -> octets::Octets {
     octets::Octets::try_from(text.into_os_string()).expect("it has no NUL")
 }
 

@@ -4,7 +4,9 @@ use super::{Owner, mailbox::MAILBOX};
 use crate::backend::{Alive, Backend, BackendError};
 use crate::error::OperationError;
 use crate::guest::{Guest, GuestError};
+use crate::inside::{Inside, InsideError};
 use crate::lifecycle::RunningExec;
+use crate::workspace::Workspace;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::State;
 use std::os::fd::OwnedFd;
@@ -18,9 +20,6 @@ use tokio::time::timeout;
 
 /// How long a guest may take to say what runs in it.
 const TELL_WITHIN: Duration = Duration::from_secs(2);
-
-/// How often who waits for services looks whether the wait still makes sense.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Tells when the first process of a sandbox has ended.
 pub(super) struct Exit(Option<AsyncFd<OwnedFd>>);
@@ -104,14 +103,20 @@ impl Owner {
             return;
         }
         self.keep_services();
-        let mut settled = pin!(self.services.settled());
-        loop {
-            let is_over = self.deferred.iter().any(super::Command::is_forceful)
-                || self.progress.as_ref().is_some_and(|progress| progress.is_cancelled());
-            if is_over || self.meanwhile(timeout(LOOK_AGAIN, &mut settled)).await.is_ok() {
-                return;
-            }
-        }
+        let settled = self.services.settled();
+        self.while_wanted(settled).await.unwrap_or_default();
+    }
+
+    /// Makes the workspace of a sandbox that is being made; gives nothing if that is not
+    /// wanted any more.
+    pub(super) async fn make_workspace(
+        &mut self,
+        workspace: Workspace,
+    ) -> Option<Result<(), InsideError>> {
+        let guest = self.guest.borrow().clone()?;
+        let hold_max = self.shared.config.hold_max;
+        let inside = Inside::unfinished(self.record.id, guest, self.view.subscribe(), hold_max);
+        self.while_wanted(workspace.make(inside)).await
     }
 
     pub(super) fn restart_service(&self, name: String) -> Result<(), OperationError> {
@@ -148,13 +153,39 @@ impl Owner {
             tokio::select! {
                 done = &mut work => return done,
                 Some(command) = self.mailbox.recv(), if self.deferred.len() < MAILBOX => {
-                    if let Some(progress) = self.progress.as_ref().filter(|_| command.is_deletion()) {
-                        progress.cancel();
-                    }
-                    self.deferred.push_back(command);
+                    self.defer(command);
                 }
             }
         }
+    }
+
+    /// The same, unless somebody wants the sandbox ended, or its creation is given up.
+    async fn while_wanted<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let progress = self.progress.clone();
+        let given_up = async move {
+            match progress {
+                Some(progress) => progress.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let (mut work, mut given_up) = (pin!(work), pin!(given_up));
+        while !self.deferred.iter().any(super::Command::is_forceful) {
+            tokio::select! {
+                done = &mut work => return Some(done),
+                () = &mut given_up => return None,
+                Some(command) = self.mailbox.recv(), if self.deferred.len() < MAILBOX => {
+                    self.defer(command);
+                }
+            }
+        }
+        None
+    }
+
+    fn defer(&mut self, command: super::Command) {
+        if let Some(progress) = self.progress.as_ref().filter(|_| command.is_deletion()) {
+            progress.cancel();
+        }
+        self.deferred.push_back(command);
     }
 
     /// Waits for the processes to end by themselves, for as long as they have: until the

@@ -4,6 +4,7 @@ use crate::backend::{BackendError, Progress};
 use crate::error::OperationError;
 use crate::exposure::{Exposure, Exposures, Wanted};
 use crate::guest::Guest;
+use crate::inside::InsideError;
 use crate::lifecycle::HoldId;
 use crate::records::RecordsError;
 use crate::services::Statuses;
@@ -87,6 +88,7 @@ pub(crate) enum Creation {
 #[derive(Debug, Clone)]
 pub(crate) enum CreationFailure {
     Backend(Arc<BackendError>),
+    Workspace(Arc<InsideError>),
     Records(Arc<RecordsError>),
     Cancelled,
 }

@@ -25,6 +25,7 @@ use crate::lifecycle::{self, Activity, Decision, Facts};
 use crate::records::{Change, Fate, Record, RecordsError};
 use crate::services::Services;
 use crate::state::{self, Step, Verb};
+use crate::workspace::Workspace;
 use atoll_api::sandbox::{EventKind, Sandbox, State};
 use atoll_api::time::Timestamp;
 use host::Exit;
@@ -46,7 +47,11 @@ const SAMPLE_MS_MAX: u64 = 60_000;
 /// How an owner begins.
 pub(crate) enum Begin {
     /// Make the sandbox.
-    Create(Arc<Progress>, watch::Sender<Creation>),
+    Create {
+        progress: Arc<Progress>,
+        outcome: watch::Sender<Creation>,
+        workspace: Option<Workspace>,
+    },
     /// Go on with what was found on the host.
     Found(Option<Alive>),
     /// Stop it: a server that died had begun to.
@@ -123,7 +128,9 @@ impl Owner {
     /// Lives until nothing is left of the sandbox, or nobody can reach it any more.
     pub(crate) async fn run(mut self, begin: Begin) {
         match begin {
-            Begin::Create(progress, creation) => self.create(progress, &creation).await,
+            Begin::Create { progress, outcome, workspace } => {
+                self.create(progress, &outcome, workspace).await;
+            }
             Begin::Found(alive) => self.take_up(alive).await,
             Begin::FinishStop(alive) => {
                 self.take_up(alive).await;

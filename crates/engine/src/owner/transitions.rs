@@ -5,6 +5,7 @@ use crate::backend::{Alive, BackendError, Progress};
 use crate::error::OperationError;
 use crate::records::{Fate, RecordsError};
 use crate::state::{self, Answer, Step, Verb};
+use crate::workspace::Workspace;
 use atoll_api::sandbox::{EventKind, Stage, State};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,9 +35,10 @@ impl Owner {
         &mut self,
         progress: Arc<Progress>,
         creation: &watch::Sender<Creation>,
+        workspace: Option<Workspace>,
     ) {
         self.progress = Some(progress.clone());
-        let made = self.make(&progress).await;
+        let made = self.make(&progress, workspace).await;
         self.progress = None;
         let outcome = match made {
             Ok(()) => Creation::Done,
@@ -48,7 +50,11 @@ impl Owner {
         creation.send_replace(outcome);
     }
 
-    async fn make(&mut self, progress: &Arc<Progress>) -> Result<(), CreationFailure> {
+    async fn make(
+        &mut self,
+        progress: &Arc<Progress>,
+        workspace: Option<Workspace>,
+    ) -> Result<(), CreationFailure> {
         let unwritten = |error: RecordsError| CreationFailure::Records(Arc::new(error));
         self.write(EventKind::Requested, Fate::Keep).await.map_err(unwritten)?;
         let (spec, reports) = (self.record.spec(), progress.clone());
@@ -61,13 +67,16 @@ impl Owner {
             BackendError::Cancelled => CreationFailure::Cancelled,
             error => CreationFailure::Backend(Arc::new(error)),
         })?;
+        let has_dependencies = workspace.is_some() || !self.record.services.is_empty();
+        if let Some(workspace) = workspace {
+            let made = self.make_workspace(workspace).await.ok_or(CreationFailure::Cancelled)?;
+            made.map_err(|error| CreationFailure::Workspace(Arc::new(error)))?;
+        }
         self.start_services().await;
-        let is_cancelled = if self.record.services.is_empty() {
-            progress.is_cancelled()
-        } else {
-            progress.reached(Stage::DependenciesReady).is_err()
-        };
-        if is_cancelled {
+        if has_dependencies && self.services.are_ready() {
+            progress.reached(Stage::DependenciesReady).unwrap_or_default();
+        }
+        if progress.is_cancelled() {
             return Err(CreationFailure::Cancelled);
         }
         self.record.timeline = progress.timeline();
@@ -79,6 +88,9 @@ impl Owner {
     async fn unmake(&mut self, failure: &CreationFailure) {
         let reason = match failure {
             CreationFailure::Backend(error) => format!("it could not be made: {error}"),
+            CreationFailure::Workspace(error) => {
+                format!("its workspace could not be made: {error}")
+            }
             CreationFailure::Records(error) => format!("it could not be recorded: {error}"),
             CreationFailure::Cancelled => "its creation was cancelled".to_owned(),
         };

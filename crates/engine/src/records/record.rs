@@ -4,6 +4,7 @@ use crate::backend::Spec;
 use crate::exposure::Exposures;
 use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
+use atoll_api::octets::Octets;
 use atoll_api::sandbox::{Env, Hold, Lifecycle, Limits, Sandbox, State, Tier, Timeline};
 use atoll_api::service::Service;
 use atoll_api::time::Timestamp;
@@ -54,6 +55,10 @@ pub struct Record {
     /// What is to run in it.
     #[serde(default)]
     pub services: Vec<Service>,
+    /// Where the files are that it began with. Where they came from is not kept: it may be a
+    /// secret.
+    #[serde(default)]
+    pub workspace: Option<Octets>,
 }
 
 impl Record {
@@ -72,6 +77,7 @@ impl Record {
             cause: self.cause.clone(),
             image: self.image.clone(),
             tier: self.tier,
+            workspace: self.workspace.clone(),
             labels: self.labels.clone(),
             limits: self.limits,
             lifecycle: self.lifecycle,

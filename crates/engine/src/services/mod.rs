@@ -86,6 +86,14 @@ impl Services {
         }
     }
 
+    /// Whether each is ready, or has ended as it should.
+    pub(crate) fn are_ready(&self) -> bool {
+        let is_ready = |status: &ServiceStatus| {
+            matches!(status.state, ServiceState::Ready | ServiceState::Stopped)
+        };
+        self.statuses.borrow().iter().all(is_ready)
+    }
+
     /// Lets go of them, because their sandbox is to stop, or has.
     pub(crate) fn let_go(&mut self) {
         self.keepers.abort_all();

@@ -58,6 +58,7 @@ fn record(n: u8, name: Option<&str>) -> Record {
         timeline: Timeline { accepted_us: Some(12), ..Timeline::default() },
         exposures: [(5173, exposure())].into(),
         services: vec![service()],
+        workspace: Some("/home/user/app".try_into().unwrap()),
     }
 }
 

@@ -4,22 +4,50 @@ use crate::access::{Caller, Reader, Runner};
 use crate::answer::{Json, json};
 use crate::app::App;
 use crate::error::Failure;
-use crate::extract::{Body, Named, Query, Target, string_schema};
+use crate::extract::{Body, Named, Query, Target, is_of_type, parse, string_schema};
+use crate::gzip::Gunzip;
 use crate::idempotency::{self, IdempotencyKey};
+use crate::upload::{Fault, Upload};
 use atoll_api::error::ErrorBody;
 use atoll_api::key::Scope;
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{
-    CreateSandbox, Cursor, Lifecycle, ListSandboxes, Sandbox, SandboxHealth, SandboxPage,
-    State as SandboxState, Timeline,
+    CREATE_WITH_ARCHIVE, CreateSandbox, Cursor, Lifecycle, ListSandboxes, Sandbox, SandboxHealth,
+    SandboxPage, State as SandboxState, Timeline,
 };
-use atoll_engine::Wake;
-use axum::extract::State;
+use atoll_engine::{Archive, Beside, Wake};
+use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+/// A request for a sandbox, alone or with the archive of its workspace behind it.
+struct Wanted {
+    request: CreateSandbox,
+    beside: Beside,
+    /// Why no more of the archive can be had.
+    fault: Fault,
+}
+
+impl FromRequest<Arc<App>> for Wanted {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Failure> {
+        if !is_of_type(request.headers(), CREATE_WITH_ARCHIVE) {
+            let Body(request) = Body::from_request(request, app).await?;
+            return Ok(Self { request, beside: Beside::default(), fault: Fault::default() });
+        }
+        let mut upload = Upload::from_request(request, app).await?;
+        let (bytes_max, time) = (app.config.body_bytes_max, app.config.body_timeout);
+        let request = parse(&upload.first_line(bytes_max, time).await?)?;
+        let fault = upload.fault();
+        let archive: Archive =
+            if upload.is_gzip().await? { Box::new(Gunzip::new(upload)) } else { Box::new(upload) };
+        Ok(Self { request, beside: Beside { archive: Some(archive) }, fault })
+    }
+}
 
 /// The header that says that a request was sent before.
 const REPLAYED: &str = "idempotency-replayed";
@@ -52,6 +80,11 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 ///
 /// Answers when it runs. If the caller goes away before, the sandbox is given up, unless
 /// there is an idempotency key: then the same request gives the same sandbox later.
+///
+/// What is to be in its workspace may come with the request: the body is
+/// `application/vnd.atoll.create` then, which is the request as JSON on one line, and behind
+/// its newline a tar archive, plain or compressed by gzip. If that breaks off, there is no
+/// sandbox.
 #[utoipa::path(
     post, path = "/v1/sandboxes", operation_id = "create_sandbox", tag = "sandboxes",
     params((
@@ -59,7 +92,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         pattern = "^[!-~]+$",
         description = "A request that is sent again under the same key makes no second sandbox",
     )),
-    request_body = CreateSandbox,
+    request_body(content(
+        (CreateSandbox = "application/json"),
+        (Vec<u8> = "application/vnd.atoll.create"),
+    )),
     responses(
         (status = 201, body = Sandbox, description = "It runs", headers(
             ("Idempotency-Replayed" = String, description = "`true` if an earlier request made it"),
@@ -72,13 +108,15 @@ async fn create(
     Runner(caller): Runner,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
-    Body(request): Body<CreateSandbox>,
+    wanted: Wanted,
 ) -> Result<Response, Failure> {
+    let Wanted { request, beside, fault } = wanted;
     may_name_image(caller, &request)?;
     let Some(key) = IdempotencyKey::of(caller, &headers)? else {
-        return Ok(json(StatusCode::CREATED, &app.noted(app.engine.create(request).await)?));
+        let made = app.noted(app.engine.create_with(request, beside).await);
+        return Ok(json(StatusCode::CREATED, &made.map_err(|error| fault.or(error))?));
     };
-    let created = idempotency::create(&app, key, request).await?;
+    let created = idempotency::create(&app, key, request, (beside, fault)).await?;
     let mut response = json(StatusCode::CREATED, &created.sandbox);
     if created.is_replayed {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
@@ -100,7 +138,10 @@ fn may_name_image(caller: Caller, request: &CreateSandbox) -> Result<(), Failure
 #[utoipa::path(
     put, path = "/v1/sandboxes/{sandbox}", operation_id = "get_or_create_sandbox", tag = "sandboxes",
     params(("sandbox" = SandboxName, Path, description = "The name")),
-    request_body = CreateSandbox,
+    request_body(content(
+        (CreateSandbox = "application/json"),
+        (Vec<u8> = "application/vnd.atoll.create"),
+    )),
     responses(
         (status = 200, body = Sandbox, description = "It was there"),
         (status = 201, body = Sandbox, description = "It was made"),
@@ -112,8 +153,9 @@ async fn get_or_create(
     Runner(caller): Runner,
     State(app): State<Arc<App>>,
     named: Named,
-    Body(mut request): Body<CreateSandbox>,
+    wanted: Wanted,
 ) -> Result<Response, Failure> {
+    let Wanted { mut request, beside, fault } = wanted;
     may_name_image(caller, &request)?;
     let Named::Name(name) = named else {
         return Err(Failure::field("sandbox", "a sandbox cannot be made with a given id")
@@ -123,7 +165,8 @@ async fn get_or_create(
         return Err(Failure::field("name", "name is not the name in the path"));
     }
     request.name = Some(name);
-    let got = app.noted(app.engine.get_or_create(request).await)?;
+    let got = app.noted(app.engine.get_or_create_with(request, beside).await);
+    let got = got.map_err(|error| fault.or(error))?;
     let status = if got.is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok(json(status, &got.sandbox))
 }

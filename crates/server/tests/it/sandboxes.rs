@@ -52,6 +52,53 @@ fn a_life() {
 }
 
 #[test]
+fn a_workspace_has_one_source_and_what_cannot_be_made_leaves_nothing() {
+    live(async {
+        let world = World::new();
+        let server = world.start().await;
+        let client = server.local();
+        for (workspace, code, field) in [
+            (json!({}), "invalid", "workspace.git"),
+            (json!({"path": "app", "git": {"url": "/a"}}), "invalid", "workspace.path"),
+            (json!({"git": {"url": "-a"}}), "invalid", "workspace.git.url"),
+            (json!({"git": {"url": "/a", "depth": 0}}), "invalid", "workspace.git.depth"),
+            (json!({"git": {"url": "/a", "tag": "b"}}), "invalid", "workspace.git.tag"),
+            (json!({"git": {"url": "https://a.example/b"}}), "refused_by_policy", "workspace"),
+        ] {
+            let request = json!({"name": "web", "workspace": workspace});
+            let answer = client.json("POST", "/v1/sandboxes", &request).await;
+            assert_eq!(answer.code(), code, "{workspace}: {answer:?}");
+            let found = answer.json()["error"]["details"]["field"].clone();
+            assert_eq!(found, field, "{workspace}: {answer:?}");
+            let put = client.json("PUT", "/v1/sandboxes/web", &request).await;
+            assert_eq!(put.code(), code, "{workspace}: {put:?}");
+        }
+        let kind = ("content-type", "application/vnd.atoll.create");
+        let twice = r#"{"workspace":{"git":{"url":"/a"}}}"#;
+        for (body, field) in [
+            ("", "body"),
+            ("{}", "workspace"),
+            ("{\"nam\":\"web\"}\narchive", "nam"),
+            (&format!("{twice}\narchive"), "workspace.git"),
+            ("{\"name\":\"web\"}\n\u{1f}no gzip", "body"),
+        ] {
+            let answer = client.send("POST", "/v1/sandboxes", &[kind], body).await;
+            let error = &answer.json()["error"];
+            assert_eq!(
+                (&error["took_effect"], &error["details"]["field"]),
+                (&json!("no"), &json!(field)),
+                "{body:?}: {answer:?}"
+            );
+        }
+        let long = format!("{{\"name\":\"{}\"", "a".repeat(world.config.body_bytes_max));
+        assert_eq!(client.send("POST", "/v1/sandboxes", &[kind], &long).await.code(), "too_large");
+        assert_eq!(client.get("/v1/sandboxes").await.expect(200)["sandboxes"], json!([]));
+        // The name is free.
+        client.json("POST", "/v1/sandboxes", &json!({"name": "web"})).await.expect(201);
+    });
+}
+
+#[test]
 fn a_hundred_who_ask_for_one_name_get_one_sandbox() {
     live(async {
         let world = World::new();

@@ -3,6 +3,7 @@
 mod sandboxes;
 mod start;
 mod under_kill;
+mod workspace;
 
 use super::each;
 use super::serve::support::{Served, socket};

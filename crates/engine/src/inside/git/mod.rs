@@ -57,10 +57,17 @@ impl Inside {
         &self,
         request: CloneRepository,
     ) -> Result<GitStatus, InsideError> {
-        let path = request.path.clone();
-        let git = cloning(&request)?;
-        self.git(&git, TALK_BYTES_MAX, FETCH).await?;
-        self.git_status(path).await
+        self.clone_only(&request).await?;
+        self.git_status(request.path).await
+    }
+
+    /// The same without a look at what came of it.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) async fn clone_only(&self, request: &CloneRepository) -> Result<(), InsideError> {
+        let git = cloning(request)?;
+        self.git(&git, TALK_BYTES_MAX, FETCH).await.map(drop)
     }
 
     /// How a repository is.
@@ -99,6 +106,14 @@ impl Inside {
         self.git(&git.with(target).with("--"), TALK_BYTES_MAX, LOCAL).await?;
         self.git_status(path).await
     }
+}
+
+/// Checks what can be known of a clone before there is a sandbox.
+///
+/// # Errors
+/// As for [`Inside::clone_repository`].
+pub(crate) fn check_clone(request: &CloneRepository) -> Result<(), InsideError> {
+    cloning(request).map(drop)
 }
 
 fn cloning(request: &CloneRepository) -> Result<Asked, InsideError> {

@@ -7,6 +7,7 @@ mod life;
 mod packages;
 mod restart;
 mod services;
+mod workspace;
 
 use atoll_engine::backend::Container;
 use atoll_engine::clock::{Clock as _, SystemClock};
