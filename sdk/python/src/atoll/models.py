@@ -128,6 +128,8 @@ class EventKind:
     reason: str | None = None
     cause: str | None = None
     forced: bool | None = None
+    port: int | None = None
+    visibility: Visibility | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +163,14 @@ class CapabilityFlags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MissingCapability:
+    """A flag that is not set, and why."""
+
+    flag: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """What can be asked of a server."""
 
@@ -169,6 +179,7 @@ class Capabilities:
     sandboxes_max: int
     limits_max: Limits
     lifecycle_max: Lifecycle
+    missing: tuple[MissingCapability, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +197,35 @@ class Health:
 
     status: str
     checks: tuple[HealthCheck, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """How much of something is used."""
+
+    used: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestHealth:
+    """What a sandbox's own first process tells of it."""
+
+    age_ms: int
+    running_execs: int
+    processes: int
+    descriptors: Use
+    kept_bytes: Use
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxHealth:
+    """How a sandbox that runs is: `ok`, `degraded` or `silent`."""
+
+    status: str
+    reasons: tuple[str, ...]
+    answer_us: int | None = None
+    guest: GuestHealth | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -481,8 +521,10 @@ class GitStatus:
     entries: tuple[GitEntry, ...]
     branch: str | None = None
     upstream: str | None = None
+    commit: str | None = None
     ahead: int = 0
     behind: int = 0
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

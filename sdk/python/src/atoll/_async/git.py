@@ -19,8 +19,11 @@ class AsyncGit:
         self._connection = connection
         self._path = f"{sandbox_path}/git"
 
-    async def _post(self, verb: str, request: Any) -> None:
-        await self._connection.request("POST", f"{self._path}/{verb}", body=request, wait_seconds=GIT_SECONDS)
+    async def _post(self, verb: str, request: Any) -> GitStatus:
+        response = await self._connection.request(
+            "POST", f"{self._path}/{verb}", body=request, wait_seconds=GIT_SECONDS
+        )
+        return decode(GitStatus, response.json())
 
     async def _get(self, verb: str, fields: str) -> Any:
         response = await self._connection.request(
@@ -28,9 +31,9 @@ class AsyncGit:
         )
         return response.json()
 
-    async def clone(self, url: str, path: Text, *, branch: str | None = None, depth: int | None = None) -> None:
+    async def clone(self, url: str, path: Text, *, branch: str | None = None, depth: int | None = None) -> GitStatus:
         """Clones a repository to `path`."""
-        await self._post("clone", body(url=url, path=octets(path), branch=branch, depth=depth))
+        return await self._post("clone", body(url=url, path=octets(path), branch=branch, depth=depth))
 
     async def status(self, path: Text) -> GitStatus:
         """Tells the branch and what is changed."""
@@ -43,6 +46,6 @@ class AsyncGit:
         fields = query(**{"path": raw(path), "staged": staged, "from": source, "to": to})
         return decode(GitDiff, await self._get("diff", fields))
 
-    async def checkout(self, path: Text, target: str, *, create: bool | None = None) -> None:
+    async def checkout(self, path: Text, target: str, *, create: bool | None = None) -> GitStatus:
         """Checks out a branch or revision; with `create` a new branch."""
-        await self._post("checkout", body(path=octets(path), target=target, create=create))
+        return await self._post("checkout", body(path=octets(path), target=target, create=create))

@@ -19,8 +19,11 @@ class Git:
         self._connection = connection
         self._path = f"{sandbox_path}/git"
 
-    def _post(self, verb: str, request: Any) -> None:
-        self._connection.request("POST", f"{self._path}/{verb}", body=request, wait_seconds=GIT_SECONDS)
+    def _post(self, verb: str, request: Any) -> GitStatus:
+        response = self._connection.request(
+            "POST", f"{self._path}/{verb}", body=request, wait_seconds=GIT_SECONDS
+        )
+        return decode(GitStatus, response.json())
 
     def _get(self, verb: str, fields: str) -> Any:
         response = self._connection.request(
@@ -28,9 +31,9 @@ class Git:
         )
         return response.json()
 
-    def clone(self, url: str, path: Text, *, branch: str | None = None, depth: int | None = None) -> None:
+    def clone(self, url: str, path: Text, *, branch: str | None = None, depth: int | None = None) -> GitStatus:
         """Clones a repository to `path`."""
-        self._post("clone", body(url=url, path=octets(path), branch=branch, depth=depth))
+        return self._post("clone", body(url=url, path=octets(path), branch=branch, depth=depth))
 
     def status(self, path: Text) -> GitStatus:
         """Tells the branch and what is changed."""
@@ -43,6 +46,6 @@ class Git:
         fields = query(**{"path": raw(path), "staged": staged, "from": source, "to": to})
         return decode(GitDiff, self._get("diff", fields))
 
-    def checkout(self, path: Text, target: str, *, create: bool | None = None) -> None:
+    def checkout(self, path: Text, target: str, *, create: bool | None = None) -> GitStatus:
         """Checks out a branch or revision; with `create` a new branch."""
-        self._post("checkout", body(path=octets(path), target=target, create=create))
+        return self._post("checkout", body(path=octets(path), target=target, create=create))

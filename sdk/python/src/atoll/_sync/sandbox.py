@@ -14,6 +14,7 @@ from ..models import (
     Missed,
     Port,
     Preview,
+    SandboxHealth,
     SandboxInfo,
     ServiceStatus,
     StreamName,
@@ -115,6 +116,10 @@ class Sandbox:
     def set_lifecycle(self, lifecycle: Lifecycle) -> SandboxInfo:
         """Sets the times of its lifecycle, and begins its lease anew."""
         return self._change("PUT", "/lifecycle", body(**{"x": lifecycle})["x"])
+
+    def health(self) -> SandboxHealth:
+        """Asks the sandbox itself how it is; it must run."""
+        return decode(SandboxHealth, (self._connection.request("GET", f"{self._path}/health")).json())
 
     def timeline(self) -> Timeline:
         """Tells how long the stages of its creation took."""
@@ -240,9 +245,10 @@ class Sandbox:
         found = (self._connection.request("GET", f"{self._path}/services")).json()["services"]
         return tuple(decode(ServiceStatus, one) for one in found)
 
-    def restart_service(self, name: str) -> None:
-        """Starts a service anew."""
-        self._connection.request("POST", f"{self._path}/services/{segment(name)}/restart")
+    def restart_service(self, name: str) -> tuple[ServiceStatus, ...]:
+        """Starts a service anew, and tells how all of them are."""
+        response = self._connection.request("POST", f"{self._path}/services/{segment(name)}/restart")
+        return tuple(decode(ServiceStatus, one) for one in response.json()["services"])
 
 
 class Session:

@@ -1,0 +1,327 @@
+"""The SDK against the description of the API: what one of them has and the other has not is named here."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import io
+import json
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import httpx
+import pytest
+
+import atoll
+from atoll import errors, models
+from atoll.models import Lifecycle, Limits, Ready, Replacement, Service
+
+import openapi
+from serving import ROOT
+
+LEFT_OUT = {
+    "attach_exec": "a WebSocket, which httpx does not speak; `events`, `write`, `resize` and `signal` do the same",
+    "connect_port": "a WebSocket, which httpx does not speak",
+    "get_metrics": "for what collects metrics",
+    "get_openapi": "for tools",
+}
+"""Operations without a verb."""
+
+UNSENT = {
+    "get_or_create_sandbox.name": "it is in the path",
+    "read_archive.format": "uncompressed is faster where both are on one machine",
+    "write_archive.format": "likewise",
+    "read_file.range": "`offset` and `length` say it",
+}
+"""What requests may have and the SDK never says."""
+
+UNREAD: dict[str, str] = {}
+"""What answers have and the SDK does not show."""
+
+EVENTS = {
+    "Event": models.Event,
+    "Exec": models.ExecInfo,
+    "Dropped": models.Dropped,
+    "Changed": models.FileEvent,
+    "Unwatched": models.FileEvent,
+}
+"""What comes in streams, which the description only calls text."""
+
+STREAMS = {
+    "follow_events": ("message", "Event"),
+    "follow_exec": ("ended", "Exec"),
+    "watch_files": ("changed", "Changed"),
+}
+"""Streams, and the event that each of them is answered with."""
+
+LITERALS = {
+    "State": models.State,
+    "ExecState": models.ExecState,
+    "EndCause": models.EndCause,
+    "Stream": models.StreamName,
+    "Scope": models.Scope,
+    "Visibility": models.Visibility,
+    "Change": models.Change,
+    "TookEffect": errors.TookEffect,
+}
+
+MODULES = [importlib.import_module(f"atoll._sync.{name}") for name in ("client", "events", "execs", "files", "git", "sandbox")]
+
+
+class Recorder:
+    """Answers requests by examples, and notes what was sent and as what each answer was read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.operations = openapi.operations()
+        self.sent: dict[str, set[str]] = {}
+        self.read: dict[str, set[Any]] = {}
+        self._last = ""
+        self.client = atoll.Atoll("http://localhost", "e2b_00")
+        self.client._connection._http = httpx.Client(
+            base_url="http://localhost", transport=httpx.MockTransport(self.answer)
+        )
+        for module in MODULES:
+            real = module.decode
+            monkeypatch.setattr(module, "decode", lambda kind, value, real=real: self.note(kind, real(kind, value)))
+
+    def note(self, kind: Any, value: Any) -> Any:
+        self.read.setdefault(self._last, set()).add(kind)
+        return value
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        """An example of the answer to a request."""
+        asked = next((one for one in self.operations if one.is_asked_by(request.method, request.url.path)), None)
+        assert asked is not None, f"the API has no {request.method} {request.url.path}"
+        self._last = asked.id
+        sent = self.sent.setdefault(asked.id, set())
+        sent |= set(request.url.params)
+        sent |= {name for name in ("idempotency-key", "last-event-id") if name in request.headers}
+        if request.headers.get("content-type") == "application/json":
+            sent |= set(json.loads(request.read()))
+        return httpx.Response(200, content=iter([self.content(asked, request)]))
+
+    def content(self, asked: openapi.Operation, request: httpx.Request) -> bytes:
+        if asked.id in STREAMS:
+            if "last-event-id" in asked.fields - set(request.headers):
+                # Breaks off, so that it is gone on with.
+                return b"id: 0-0\nevent: nothing\ndata: 0\n\n"
+            kind, what = STREAMS[asked.id]
+            data = json.dumps(openapi.example({"$ref": f"#/components/schemas/{what}"}))
+            return f"event: {kind}\ndata: {data}\n\n".encode()
+        if asked.id in ("read_file", "read_exec_stdout", "read_exec_stderr"):
+            return b"text"
+        if asked.id == "read_archive":
+            return bytes(1024)
+        if asked.answer is None:
+            return b""
+        schema = asked.answer
+        if asked.id == "start_exec":
+            schema = {"$ref": f"#/components/schemas/Exec{'Result' if 'wait_ms' in request.url.params else ''}"}
+        value = openapi.example(schema)
+        if "cursor" in request.url.params:
+            # The last page.
+            value.pop("next", None)
+        return json.dumps(value).encode()
+
+
+def do_everything(client: atoll.Atoll, folder: Path) -> None:
+    """Calls every verb with all that it takes."""
+    limits, lifecycle = Limits(pids=1), Lifecycle(lease_ms=1)
+    making: dict[str, Any] = {
+        "image": "x",
+        "env": {"A": "b"},
+        "labels": {"a": "b"},
+        "limits": limits,
+        "lifecycle": lifecycle,
+        "services": [Service(name="web", shell="true", ready=Ready(port=1))],
+    }
+    sandbox = client.create(name="web", **making)
+    client.get_or_create("web", **making)
+    client.get("web")
+    list(client.list(states=["running"], labels={"a": "b"}, page_count=1))
+    next(client.events(after=1))
+    next(sandbox.events(after=1))
+    client.capabilities()
+    client.health()
+    client.keys.create("run", note="x")
+    client.keys.list()
+    client.keys.revoke("key_1")
+    for verb in ("refresh", "start", "pause", "resume", "stop", "kill", "delete", "health", "timeline", "ports", "services"):
+        getattr(sandbox, verb)()
+    sandbox.set_lifecycle(Lifecycle(lease_ms=1, idle_stop_ms=1, delete_after_ms=1, max_lifetime_ms=1))
+    sandbox.restart_service("web")
+    sandbox.expose(1, visibility="public", expires_in=1)
+    sandbox.unexpose(1)
+    sandbox.wait_for_port(1)
+    sandbox.wait_for_log("exe_1", "x", stream="stdout")
+    sandbox.wait_for_http(1, path="/", status=200)
+    running: dict[str, Any] = {
+        "session": "main",
+        "user": "root",
+        "directory": "/",
+        "env": {"A": "b"},
+        "timeout": 1,
+        "keep_bytes": 1,
+        "name": "x",
+    }
+    sandbox.exec("true", on_disconnect="kill", **running)
+    sandbox.session("main").exec("true")
+    command = sandbox.execs.start(["true"], stdin="pipe", terminal=(1, 2), **running)
+    sandbox.execs.list()
+    sandbox.execs.get("exe_1")
+    command.refresh()
+    command.wait(1)
+    list(command.events())
+    for stream in typing.get_args(models.StreamName):
+        list(command.logs(stream, offset=0, follow=True))
+    command.write("x")
+    command.close_stdin()
+    command.signal("TERM", target="group")
+    command.cancel(signal="TERM", grace=1)
+    command.resize(1, 2)
+    command.forget()
+    files = sandbox.files
+    files.read("/x", offset=0, length=4)
+    files.write("/x", "x", existing="replace", mode="0644", make_parents=True)
+    files.list("/", depth=1, limit=1)
+    files.stat("/", follow=True)
+    files.make_directory("/x", mode="0755", make_parents=True)
+    files.remove("/x", recursive=True)
+    files.move("/x", "/y", replace=True)
+    files.set_mode("/x", "0644")
+    files.edit("/x", replacements=[Replacement(old="a", new="b")])
+    files.glob("/", "*", respects_ignore=True, limit=1)
+    files.grep("/", "x", is_literal=True, ignores_case=True, include=["*"], respects_ignore=True, limit=1)
+    next(files.watch("/", recursive=True))
+    files.upload(folder, "/x", make_parents=True)
+    files.download("/x", folder / "x")
+    git = sandbox.git
+    git.clone("/x", "/y", branch="main", depth=1)
+    git.status("/y")
+    git.diff("/y", staged=True, source="a", to="b")
+    git.checkout("/y", "main", create=True)
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Recorder:
+    recorder = Recorder(monkeypatch)
+    do_everything(recorder.client, tmp_path)
+    return recorder
+
+
+def test_every_operation_has_a_verb(recorder: Recorder) -> None:
+    ids = {one.id for one in recorder.operations}
+    assert set(recorder.sent) == ids - set(LEFT_OUT)
+    assert set(LEFT_OUT) <= ids
+
+
+def test_requests_say_all_that_they_can(recorder: Recorder) -> None:
+    described = {one.id: one.fields for one in recorder.operations}
+    unknown = {f"{id}.{one}" for id, sent in recorder.sent.items() for one in sent - described[id]}
+    assert unknown == set()
+    unsent = {f"{id}.{one}" for id, sent in recorder.sent.items() for one in described[id] - sent}
+    assert unsent == set(UNSENT)
+
+
+def test_models_have_all_that_answers_have(recorder: Recorder) -> None:
+    unread: set[str] = set()
+    for one in recorder.operations:
+        if one.answer is None or one.id in LEFT_OUT:
+            continue
+        schema = enveloped(one.answer) or one.answer
+        kinds = recorder.read.get(one.id, set())
+        assert kinds, f"the answer to {one.id} is not read"
+        found = [lacking(schema, kind) for kind in kinds]
+        # Where one thing or another is answered, each is read as what it is.
+        unread |= set.intersection(*found)
+    for name, kind in EVENTS.items():
+        unread |= lacking({"$ref": f"#/components/schemas/{name}"}, kind)
+    assert unread == set(UNREAD)
+
+
+@pytest.mark.parametrize("name", LITERALS)
+def test_words_are_those_of_the_api(name: str) -> None:
+    assert set(get_args(LITERALS[name])) == set(openapi.DOCUMENT["components"]["schemas"][name]["enum"])
+
+
+def test_every_code_has_a_class() -> None:
+    assert set(errors.CODES) == set(openapi.DOCUMENT["components"]["schemas"]["ErrorCode"]["enum"])
+
+
+def test_an_error_says_all_that_the_api_says() -> None:
+    said = openapi.example({"$ref": "#/components/schemas/ApiError"})
+    said["retry"] = {"kind": "after", "after_ms": 7}
+    error = errors.from_wire(said)
+    found = {name: getattr(error, name) for name in said}
+    assert {**found, "retry": {"kind": error.retry, "after_ms": error.retry_after_ms}} == said
+
+
+@pytest.mark.parametrize("prefix", ["", "Async"])
+def test_the_verbs_of_the_table_are_there(prefix: str) -> None:
+    rows = re.findall(r"^\| (.*?) ?\| (`\w.*) \|$", (ROOT / "sdk/README.md").read_text(), re.MULTILINE)
+    table: dict[str, set[str]] = {}
+    owner = ""
+    kinds = {"client": "Atoll", "sandbox": "Sandbox", "`sandbox.execs`": "Execs", "command": "Exec"}
+    kinds |= {"`sandbox.files`": "Files", "`sandbox.git`": "Git"}
+    for on, verbs in rows:
+        owner = kinds.get(on.split(" (")[0], owner)
+        table.setdefault(owner, set()).update(re.findall(r"`([a-z][\w.()]*)`", verbs))
+    assert rows and set(table) == set(kinds.values())
+    for owner, verbs in table.items():
+        kind = getattr(atoll, prefix + owner)
+        own = {one for one in verbs if "." not in one}
+        own |= {"session"} if owner == "Sandbox" else set()
+        public = {one for one, what in inspect.getmembers(kind, inspect.isfunction) if not one.startswith("_")}
+        assert public - own <= {"close", "aclose", "start_as", "run", "run_told"}, owner
+        assert own <= public, owner
+
+
+def enveloped(schema: Any) -> Any:
+    """What a list that is answered is of."""
+    found = {name: one for name, one in openapi.properties(schema).items() if name != "next"}
+    [first, *others] = found.values()
+    return first["items"] if first.get("type") == "array" and not others else None
+
+
+def lacking(schema: Any, kind: Any) -> set[str]:
+    """Fields of a schema that a type does not have."""
+    if get_origin(kind) in (Union, types.UnionType):
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    origin = get_origin(kind)
+    resolved = openapi.resolve(schema)
+    if resolved.get("type") == "array":
+        return lacking(resolved["items"], get_args(kind)[0]) if origin is tuple else {openapi.name(schema)}
+    if not dataclasses.is_dataclass(kind):
+        return set() if is_whole(schema, kind) else {f"{openapi.name(schema)} as {kind}"}
+    hints = typing.get_type_hints(kind)
+    fields = {one.metadata.get("wire", one.name): hints[one.name] for one in dataclasses.fields(kind)}
+    missing: set[str] = set()
+    for name, one in openapi.properties(schema).items():
+        missing |= lacking(one, fields[name]) if name in fields else {f"{openapi.name(schema)}.{name}"}
+    return missing
+
+
+def is_whole(schema: Any, kind: Any) -> bool:
+    """Whether a type that has no fields shows all of something."""
+    origin = get_origin(kind)
+    if kind is Any or (isinstance(origin, type) and issubclass(origin, Mapping)):
+        return True
+    if origin is Literal:
+        return all(set(one.get("enum", [])) <= set(get_args(kind)) for one in openapi.variants(schema))
+    texts = {"Octets": str, "Output": bytes, "Timestamp": datetime}
+    names = {openapi.name(schema), *(openapi.name(one) for one in schema.get("oneOf", []))}
+    wanted = next((one for name, one in texts.items() if name in names), None)
+    if wanted is not None:
+        return kind is wanted
+    simple = {"string": str, "integer": int, "boolean": bool}
+    for one in openapi.variants(schema):
+        words = one.get("type")
+        if not any(simple.get(word) is kind for word in (words if isinstance(words, list) else [words])):
+            return False
+    return True

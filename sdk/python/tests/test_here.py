@@ -1,0 +1,35 @@
+"""What scenarios cannot say, since it is about this machine or about one SDK alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import atoll
+
+from serving import Server
+
+
+def test_directories_are_copied_in_and_out(server: Server, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "bin").mkdir(parents=True)
+    (source / "bin/run").write_text("#!/bin/sh\necho ran\n")
+    (source / "bin/run").chmod(0o755)
+    (source / "run").symlink_to("bin/run")
+    with atoll.Atoll(server.host) as client, client.create() as sandbox:
+        sandbox.files.upload(source, "/home/user/copy")
+        assert sandbox.exec("copy/run", directory="/home/user").stdout == "ran\n"
+        sandbox.exec("ln -s /etc/passwd copy/out && echo made > copy/made", directory="/home/user", check=True)
+        assert sandbox.files.download("/home/user/copy", tmp_path / "back") == ("out",)
+        assert sandbox.files.download("/home/user/copy/made", tmp_path / "file") == ()
+    assert (tmp_path / "file").read_text() == "made\n"
+    assert {path.name for path in (tmp_path / "back").rglob("*")} == {"bin", "run", "made"}
+    assert (tmp_path / "back/run").resolve() == (tmp_path / "back/bin/run").resolve()
+    assert (tmp_path / "back/bin/run").stat().st_mode & 0o777 == 0o755
+
+
+def test_a_sandbox_tells_how_it_is(server: Server) -> None:
+    with atoll.Atoll(server.host) as client, client.create() as sandbox:
+        health = sandbox.health()
+        assert health.status == "ok"
+        assert health.guest is not None and health.guest.running_execs == 0
+        assert 0 < health.guest.descriptors.used < health.guest.descriptors.limit
