@@ -20,7 +20,7 @@ import pytest
 
 import atoll
 from atoll import errors, models
-from atoll.models import Lifecycle, Limits, Ready, Replacement, Service
+from atoll.models import Lifecycle, Limits, Ready, Replacement, Service, Workspace, WorkspaceGit
 
 import openapi
 from serving import ROOT
@@ -140,6 +140,7 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
         "limits": limits,
         "lifecycle": lifecycle,
         "services": [Service(name="web", shell="true", ready=Ready(port=1))],
+        "workspace": Workspace(path="/x", git=WorkspaceGit(url="/y", branch="main", depth=1)),
     }
     sandbox = client.create(name="web", **making)
     client.get_or_create("web", **making)

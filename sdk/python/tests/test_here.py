@@ -27,6 +27,20 @@ def test_directories_are_copied_in_and_out(server: Server, tmp_path: Path) -> No
     assert (tmp_path / "back/bin/run").stat().st_mode & 0o777 == 0o755
 
 
+def test_a_sandbox_begins_with_files_of_this_machine(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "files/in").mkdir(parents=True)
+    (tmp_path / "files/in/file").write_text("x" * 1_000_000)
+    with atoll.Atoll(server.host) as client:
+        workspace = atoll.Workspace(path="/home/user/app")
+        with client.create(files=tmp_path / "files", workspace=workspace) as sandbox:
+            assert sandbox.info.workspace == "/home/user/app"
+            assert sandbox.files.stat("/home/user/app/in/file").bytes == 1_000_000
+        named = client.get_or_create("with-files", files=tmp_path / "files")
+        assert named.info.workspace is not None
+        assert named.files.exists(f"{named.info.workspace}/in/file")
+        named.delete()
+
+
 def test_a_sandbox_tells_how_it_is(server: Server) -> None:
     with atoll.Atoll(server.host) as client, client.create() as sandbox:
         health = sandbox.health()

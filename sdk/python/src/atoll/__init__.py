@@ -64,6 +64,8 @@ from .models import (
     Service,
     ServiceStatus,
     Started,
+    Workspace,
+    WorkspaceGit,
 )
 
 __all__ = [
@@ -127,5 +129,7 @@ __all__ = [
     "Unauthenticated",
     "Unreachable",
     "UnsupportedByTier",
+    "Workspace",
+    "WorkspaceGit",
     "WrongState",
 ]

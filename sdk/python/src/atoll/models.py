@@ -59,6 +59,23 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceGit:
+    """A repository that is cloned inside."""
+
+    url: str
+    branch: str | None = None
+    depth: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """The files that a sandbox begins with: a clone, or what comes with the request. `path` is where they are put."""
+
+    path: str | None = None
+    git: WorkspaceGit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
     """How a service is."""
 
@@ -117,6 +134,7 @@ class SandboxInfo:
     timeline: Timeline
     name: str | None = None
     lease_ends_at: datetime | None = None
+    workspace: str | None = None
     cause: str | None = None
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from .. import _tar
 from .._wire import body, decode, query, segment
 from ..models import (
     Capabilities,
@@ -20,7 +25,9 @@ from ..models import (
     Scope,
     Service,
     State,
+    Workspace,
 )
+from . import io
 from .connection import AsyncConnection
 from .events import follow
 from .sandbox import AsyncSandbox
@@ -64,25 +71,44 @@ class AsyncAtoll:
         limits: Limits | None = None,
         lifecycle: Lifecycle | None = None,
         services: Sequence[Service] | None = None,
+        workspace: Workspace | None = None,
+        files: str | os.PathLike[str] | None = None,
         idempotency_key: str | None = None,
     ) -> AsyncSandbox:
-        """Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks."""
-        response = await self._connection.request(
-            "POST",
-            "/v1/sandboxes",
-            body=body(
-                name=name,
-                image=image,
-                env=env,
-                labels=labels,
-                limits=limits,
-                lifecycle=lifecycle,
-                services=services,
-            ),
-            headers={"idempotency-key": idempotency_key or str(uuid.uuid4())},
-            is_repeatable=True,
+        """Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks.
+
+        `files` is a local directory that it begins with, all of it. Then there is no sandbox if the connection breaks.
+        """
+        request = body(
+            name=name,
+            image=image,
+            env=env,
+            labels=labels,
+            limits=limits,
+            lifecycle=lifecycle,
+            services=services,
+            workspace=workspace,
         )
-        return AsyncSandbox(self._connection, decode(SandboxInfo, response.json()), is_own=True)
+        headers = {"idempotency-key": idempotency_key or str(uuid.uuid4())}
+        info = await self._make("POST", "/v1/sandboxes", request, files, headers)
+        return AsyncSandbox(self._connection, info, is_own=True)
+
+    async def _make(
+        self,
+        method: str,
+        path: str,
+        request: dict[str, Any],
+        files: str | os.PathLike[str] | None,
+        headers: dict[str, str],
+    ) -> SandboxInfo:
+        if files is None:
+            response = await self._connection.request(method, path, body=request, headers=headers, is_repeatable=True)
+        else:
+            line = json.dumps({"workspace": {}, **request}).encode() + b"\n"
+            archive = itertools.chain([line], _tar.pack(Path(files)))
+            headers = {**headers, "content-type": "application/vnd.atoll.create"}
+            response = await self._connection.request(method, path, content=io.pieces(archive), headers=headers)
+        return decode(SandboxInfo, response.json())
 
     async def get(self, sandbox: str) -> AsyncSandbox:
         """The sandbox of this id or name."""
@@ -99,15 +125,21 @@ class AsyncAtoll:
         limits: Limits | None = None,
         lifecycle: Lifecycle | None = None,
         services: Sequence[Service] | None = None,
+        workspace: Workspace | None = None,
+        files: str | os.PathLike[str] | None = None,
     ) -> AsyncSandbox:
         """The sandbox of this name, made if there is none. However many ask at once, all get the same."""
         request = body(
-            image=image, env=env, labels=labels, limits=limits, lifecycle=lifecycle, services=services
+            image=image,
+            env=env,
+            labels=labels,
+            limits=limits,
+            lifecycle=lifecycle,
+            services=services,
+            workspace=workspace,
         )
-        response = await self._connection.request(
-            "PUT", f"/v1/sandboxes/{segment(name)}", body=request, is_repeatable=True
-        )
-        return AsyncSandbox(self._connection, decode(SandboxInfo, response.json()))
+        info = await self._make("PUT", f"/v1/sandboxes/{segment(name)}", request, files, {})
+        return AsyncSandbox(self._connection, info)
 
     async def list(
         self,

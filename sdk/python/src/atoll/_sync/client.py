@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from .. import _tar
 from .._wire import body, decode, query, segment
 from ..models import (
     Capabilities,
@@ -20,7 +25,9 @@ from ..models import (
     Scope,
     Service,
     State,
+    Workspace,
 )
+from . import io
 from .connection import Connection
 from .events import follow
 from .sandbox import Sandbox
@@ -64,25 +71,44 @@ class Atoll:
         limits: Limits | None = None,
         lifecycle: Lifecycle | None = None,
         services: Sequence[Service] | None = None,
+        workspace: Workspace | None = None,
+        files: str | os.PathLike[str] | None = None,
         idempotency_key: str | None = None,
     ) -> Sandbox:
-        """Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks."""
-        response = self._connection.request(
-            "POST",
-            "/v1/sandboxes",
-            body=body(
-                name=name,
-                image=image,
-                env=env,
-                labels=labels,
-                limits=limits,
-                lifecycle=lifecycle,
-                services=services,
-            ),
-            headers={"idempotency-key": idempotency_key or str(uuid.uuid4())},
-            is_repeatable=True,
+        """Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks.
+
+        `files` is a local directory that it begins with, all of it. Then there is no sandbox if the connection breaks.
+        """
+        request = body(
+            name=name,
+            image=image,
+            env=env,
+            labels=labels,
+            limits=limits,
+            lifecycle=lifecycle,
+            services=services,
+            workspace=workspace,
         )
-        return Sandbox(self._connection, decode(SandboxInfo, response.json()), is_own=True)
+        headers = {"idempotency-key": idempotency_key or str(uuid.uuid4())}
+        info = self._make("POST", "/v1/sandboxes", request, files, headers)
+        return Sandbox(self._connection, info, is_own=True)
+
+    def _make(
+        self,
+        method: str,
+        path: str,
+        request: dict[str, Any],
+        files: str | os.PathLike[str] | None,
+        headers: dict[str, str],
+    ) -> SandboxInfo:
+        if files is None:
+            response = self._connection.request(method, path, body=request, headers=headers, is_repeatable=True)
+        else:
+            line = json.dumps({"workspace": {}, **request}).encode() + b"\n"
+            archive = itertools.chain([line], _tar.pack(Path(files)))
+            headers = {**headers, "content-type": "application/vnd.atoll.create"}
+            response = self._connection.request(method, path, content=io.pieces(archive), headers=headers)
+        return decode(SandboxInfo, response.json())
 
     def get(self, sandbox: str) -> Sandbox:
         """The sandbox of this id or name."""
@@ -99,15 +125,21 @@ class Atoll:
         limits: Limits | None = None,
         lifecycle: Lifecycle | None = None,
         services: Sequence[Service] | None = None,
+        workspace: Workspace | None = None,
+        files: str | os.PathLike[str] | None = None,
     ) -> Sandbox:
         """The sandbox of this name, made if there is none. However many ask at once, all get the same."""
         request = body(
-            image=image, env=env, labels=labels, limits=limits, lifecycle=lifecycle, services=services
+            image=image,
+            env=env,
+            labels=labels,
+            limits=limits,
+            lifecycle=lifecycle,
+            services=services,
+            workspace=workspace,
         )
-        response = self._connection.request(
-            "PUT", f"/v1/sandboxes/{segment(name)}", body=request, is_repeatable=True
-        )
-        return Sandbox(self._connection, decode(SandboxInfo, response.json()))
+        info = self._make("PUT", f"/v1/sandboxes/{segment(name)}", request, files, {})
+        return Sandbox(self._connection, info)
 
     def list(
         self,
