@@ -1,0 +1,153 @@
+// A server, its sandboxes and its keys.
+
+import type { Fetch } from "./channel/fetch.ts";
+import { findEndpoint } from "./endpoint.ts";
+import { type EventOptions, follow } from "./events.ts";
+import { Sandbox } from "./sandbox.ts";
+import { Transport } from "./transport.ts";
+import type { Capabilities, CreateSandbox, Event, Health, Key, Missed, NewKey, SandboxInfo, SandboxState, Schemas, Scope } from "./types.ts";
+
+/** A little more than three of the server's heartbeats. */
+const STREAM_SILENCE_MS = 50_000;
+/** Services have their time to be ready, and an image to be unpacked. */
+const CREATE_MS = 600_000;
+
+/** Where a server is, and how it is talked to. */
+export interface AtollOptions {
+  /**
+   * `unix:///PATH`, `http://HOST:PORT` or `https://HOST`; else what `ATOLL_HOST` says, else the socket where
+   * `atoll serve` of the same user listens. In a browser the page's own server.
+   */
+  host?: string;
+  /** The key for it, needed over TCP; else what `ATOLL_API_KEY` says. */
+  apiKey?: string;
+  /** After how many silent milliseconds a stream is taken up again. */
+  silenceMs?: number;
+  /** Send requests by this instead of Node's client; in a browser `fetch` is what there is. */
+  fetch?: Fetch;
+}
+
+/** What a sandbox is made with, and how it is asked for. */
+export type CreateOptions = CreateSandbox & {
+  /** Requests with the same key make one sandbox; each call has its own if absent. */
+  idempotencyKey?: string;
+  signal?: AbortSignal;
+};
+
+/** Which sandboxes are listed. */
+export interface ListOptions {
+  /** In one of these states; in any if absent. */
+  states?: readonly SandboxState[];
+  /** With all of these labels. */
+  labels?: Record<string, string>;
+  /** How many are fetched at once. */
+  pageCount?: number;
+  signal?: AbortSignal;
+}
+
+/** A server. */
+export class Atoll {
+  /** Its keys. */
+  readonly keys: Keys;
+  readonly #transport: Transport;
+
+  constructor(options: AtollOptions | string = {}) {
+    const { host, apiKey, silenceMs, fetch } = typeof options === "string" ? { host: options } as AtollOptions : options;
+    this.#transport = new Transport(findEndpoint(host, apiKey), silenceMs ?? STREAM_SILENCE_MS, fetch);
+    this.keys = new Keys(this.#transport);
+  }
+
+  /** Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks. */
+  async create(options: CreateOptions = {}): Promise<Sandbox> {
+    const { idempotencyKey = crypto.randomUUID(), signal, ...json } = options;
+    const info = await this.#transport.json<SandboxInfo>({
+      method: "POST",
+      path: "/v1/sandboxes",
+      json,
+      headers: { "idempotency-key": idempotencyKey },
+      isRepeatable: true,
+      silenceMs: CREATE_MS,
+      signal,
+    });
+    return new Sandbox(this.#transport, info, true);
+  }
+
+  /** The sandbox of this id or name. */
+  async get(sandbox: string): Promise<Sandbox> {
+    return new Sandbox(this.#transport, await this.#transport.json({ method: "GET", path: sandboxPath(sandbox) }));
+  }
+
+  /** The sandbox of this name, made if there is none. However many ask at once, all get the same. */
+  async getOrCreate(name: string, options: Omit<CreateSandbox, "name"> & { signal?: AbortSignal } = {}): Promise<Sandbox> {
+    const { signal, ...json } = options;
+    const path = sandboxPath(name);
+    const request = { method: "PUT", path, json, isRepeatable: true, silenceMs: CREATE_MS, signal } as const;
+    return new Sandbox(this.#transport, await this.#transport.json(request));
+  }
+
+  /** Sandboxes, oldest first, fetched page by page. */
+  async *list(options: ListOptions = {}): AsyncGenerator<Sandbox> {
+    const label = Object.entries(options.labels ?? {}).map(([name, value]) => `${name}=${value}`);
+    let cursor: string | undefined;
+    do {
+      const query = { state: options.states, label, page_count: options.pageCount, cursor };
+      const request = { method: "GET", path: "/v1/sandboxes", query, signal: options.signal } as const;
+      const page: Schemas["SandboxPage"] = await this.#transport.json(request);
+      for (const info of page.sandboxes) yield new Sandbox(this.#transport, info);
+      cursor = page.next;
+    } while (cursor !== undefined);
+  }
+
+  /** What happens to all sandboxes, from now on or behind the event of a number. */
+  events(options: EventOptions = {}): AsyncGenerator<Event | Missed> {
+    return follow(this.#transport, undefined, options);
+  }
+
+  /** Tells what can be asked of the server. */
+  async capabilities(): Promise<Capabilities> {
+    return this.#transport.json({ method: "GET", path: "/v1/capabilities" });
+  }
+
+  /** Tells how the server is. One that is `failing` answers too. */
+  async health(): Promise<Health> {
+    return this.#transport.json({ method: "GET", path: "/healthz", alsoStatus: 503 });
+  }
+
+  /** Closes all connections to the server; sandboxes go on. */
+  async close(): Promise<void> {
+    await this.#transport.close();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+}
+
+/** The keys of a server. */
+export class Keys {
+  readonly #transport: Transport;
+
+  /** @internal */
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** Makes a key. */
+  async create(scope: Scope, options: { note?: string } = {}): Promise<NewKey> {
+    return this.#transport.json({ method: "POST", path: "/v1/keys", json: { scope, ...options } });
+  }
+
+  /** All keys, oldest first, without their secrets. */
+  async list(): Promise<Key[]> {
+    return (await this.#transport.json<Schemas["Keys"]>({ method: "GET", path: "/v1/keys" })).keys;
+  }
+
+  /** Revokes the key of this id: on return it opens nothing any more. */
+  async revoke(key: string): Promise<void> {
+    await this.#transport.bytes({ method: "DELETE", path: `/v1/keys/${encodeURIComponent(key)}` });
+  }
+}
+
+function sandboxPath(sandbox: string): string {
+  return `/v1/sandboxes/${encodeURIComponent(sandbox)}`;
+}

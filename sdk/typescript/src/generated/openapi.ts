@@ -1,0 +1,1470 @@
+// Generated from openapi/v1.json by `npm run generate`. Do not edit.
+
+export type paths = Record<string, never>;
+export type webhooks = Record<string, never>;
+export interface components {
+    schemas: {
+        /** @description What a request that failed is answered with. */
+        ApiError: {
+            /** @description What kind of error it is. */
+            code: components["schemas"]["ErrorCode"];
+            /** @description Facts for programs. */
+            details?: components["schemas"]["ErrorDetails"];
+            /** @description What went wrong, in one sentence without a period. */
+            message: string;
+            /** @description What to do now, in words that an agent can act on. */
+            nextStep: string;
+            /** @description Whether to ask again. */
+            retry: components["schemas"]["Retry"];
+            /** @description Whether anything changed. */
+            tookEffect: components["schemas"]["TookEffect"];
+        };
+        /**
+         * @description What an archive is, in a query.
+         * @enum {string}
+         */
+        ArchiveFormat: "tar" | "tar.gz";
+        /** @description What a client asks for on an attached WebSocket, beside input. */
+        AttachAction: {
+            /** @enum {string} */
+            action: "end_stdin";
+        } | {
+            /** @enum {string} */
+            action: "resize";
+            /**
+             * Format: int32
+             * @description Characters in a line.
+             */
+            columns: number;
+            /**
+             * Format: int32
+             * @description Lines.
+             */
+            rows: number;
+        } | {
+            /** @enum {string} */
+            action: "signal";
+            /** @description Which. */
+            signal: components["schemas"]["Signal"];
+            /** @description Who gets it. */
+            target?: components["schemas"]["Target"];
+        };
+        /** @description What the server says on an attached WebSocket, beside output. */
+        AttachEvent: {
+            /** @enum {string} */
+            event: "started";
+            /** @description The exec. */
+            exec: components["schemas"]["Exec"];
+        } | (components["schemas"]["Dropped"] & {
+            /** @enum {string} */
+            event: "dropped";
+        }) | {
+            /** @enum {string} */
+            event: "ended";
+            /** @description The exec. */
+            exec: components["schemas"]["Exec"];
+        } | {
+            /** @description Why. */
+            error: components["schemas"]["ApiError"];
+            /** @enum {string} */
+            event: "lost";
+        } | {
+            /** @enum {string} */
+            event: "end";
+            /** @description Why. */
+            reason: components["schemas"]["EndReason"];
+        } | {
+            /** @description Why. */
+            error: components["schemas"]["ApiError"];
+            /** @enum {string} */
+            event: "refused";
+        } | {
+            /** @enum {string} */
+            event: "heartbeat";
+        };
+        /** @description Asks for an exec to be ended; `{}` is such a request. */
+        CancelExec: {
+            /**
+             * Format: int64
+             * @description How long it may take, in milliseconds, before it is killed with all that it
+             *     started. 5000 where nothing is said; 0 kills at once.
+             */
+            graceMs?: number;
+            /** @description The signal that asks it to end, `TERM` where nothing is said. */
+            signal?: components["schemas"]["Signal"];
+        };
+        /** @description What can be asked of a server: its tier, what that can do, and the most that requests may ask for. */
+        Capabilities: {
+            /** @description What can be done on this host; what cannot is refused by the flag's name. */
+            flags: components["schemas"]["CapabilityFlags"];
+            /** @description The most that `lifecycle` may ask for; absent where there is no cap. */
+            lifecycleMax: components["schemas"]["Lifecycle"];
+            /** @description The most that `limits` may ask for; absent where there is no cap. */
+            limitsMax: components["schemas"]["Limits"];
+            /** @description Why flags are `false`, as far as there is more to say. */
+            missing?: components["schemas"]["MissingCapability"][];
+            /**
+             * Format: int64
+             * @description Most sandboxes at once, in every state.
+             */
+            sandboxesMax: number;
+            /** @description How strongly sandboxes are isolated. */
+            tier: components["schemas"]["Tier"];
+        };
+        /** @description What the tier can do on this host. */
+        CapabilityFlags: {
+            /** @description A limit of processors is enforced. */
+            limitCpus: boolean;
+            /** @description A limit of disk space is enforced. */
+            limitDisk: boolean;
+            /** @description A limit of memory is enforced. */
+            limitMemory: boolean;
+            /** @description A limit of processes is enforced. */
+            limitPids: boolean;
+            /** @description Processes can be frozen and thawed. */
+            pause: boolean;
+            /** @description Commands can run as root inside: `user` is `root`. */
+            userRoot: boolean;
+            /**
+             * @description The root file system of an image can be written, and what was written is kept while the
+             *     sandbox is stopped. That of the image `host` is always read-only.
+             */
+            writableRoot: boolean;
+        };
+        /**
+         * @description What became of a name.
+         * @enum {string}
+         */
+        Change: "made" | "modified" | "written" | "attributes" | "removed";
+        /** @description A name has changed. */
+        Changed: {
+            /** @description In which way. */
+            change: components["schemas"]["Change"];
+            /** @description It is a directory. */
+            isDirectory: boolean;
+            /** @description Which, below the directory that is watched. */
+            path: components["schemas"]["Octets"];
+        };
+        /** @description Checks something out. */
+        Checkout: {
+            /** @description Make a branch of that name, where it stands now. */
+            create?: boolean;
+            /** @description The repository's directory; its absolute path. */
+            path: components["schemas"]["Octets"];
+            /** @description A branch, a tag or a commit. */
+            target: string;
+        };
+        /** @description Clones a repository. */
+        CloneRepository: {
+            /** @description Which branch or tag is checked out; the repository's own where nothing is said. */
+            branch?: string;
+            /**
+             * Format: int32
+             * @description Only so many commits of its history.
+             */
+            depth?: number;
+            /** @description Into which directory, which is made; its absolute path. */
+            path: components["schemas"]["Octets"];
+            /**
+             * @description Which: the absolute path of a repository or of a bundle inside, or a URL
+             *     `file:///…`. Others are refused as long as sandboxes have no network.
+             */
+            url: string;
+        };
+        /** @description Asks for a new key. */
+        CreateKey: {
+            /** @description A note to know it by, without control characters. */
+            note?: string;
+            /** @description What it allows. */
+            scope: components["schemas"]["Scope"];
+        };
+        /**
+         * @description Asks for a new sandbox.
+         *
+         *     `{"name": "web", "env": {"PORT": "5173"}, "lifecycle": {"idle_stop_ms": 600000}}`
+         *     is such a request; `{}` is one too.
+         */
+        CreateSandbox: {
+            /** @description Environment of everything that runs in it. */
+            env?: components["schemas"]["Env"];
+            /**
+             * @description What it is made of. `host`, the default, is the system of the machine itself, read-only.
+             *     Else the absolute path, on the server's machine, of a directory with a root file system, or of
+             *     a tar archive of one (plain, gzip or zstd): it can be written where the flag
+             *     `writable_root` says so. A path needs a key of scope `admin`.
+             */
+            image?: string;
+            /** @description Labels, to find it by. */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description What happens to it when; the server's defaults where nothing is said. */
+            lifecycle?: components["schemas"]["Lifecycle"];
+            /** @description What it may use; the server's defaults where nothing is said. */
+            limits?: components["schemas"]["Limits"];
+            /** @description A name, unique among the sandboxes that are there. */
+            name?: components["schemas"]["SandboxName"];
+            /**
+             * @description What is to run in it whenever it runs. Creation waits until each is ready or has
+             *     failed; one that fails does not make the creation fail.
+             */
+            services?: components["schemas"]["Service"][];
+            /** @description The files that it begins with; none but its image's where nothing is said. */
+            workspace?: components["schemas"]["Workspace"];
+        };
+        /**
+         * @description A place in a list. Its text means nothing to clients.
+         * @example 1796000000000000.sbx_0001020304050607abff
+         */
+        Cursor: string;
+        /** @description Differences as `git diff` prints them. */
+        Diff: {
+            /** @description There is more. */
+            isCut: boolean;
+            /** @description The text; what is not UTF-8 is replaced. */
+            text: string;
+        };
+        /** @description Bytes are not kept any more: the event `dropped`. */
+        Dropped: {
+            /**
+             * Format: int64
+             * @description Offset of the first byte that is missing.
+             */
+            from: number;
+            /** @description Of which stream. */
+            stream: components["schemas"]["Stream"];
+            /**
+             * Format: int64
+             * @description Offset of the first byte that is there again.
+             */
+            to: number;
+        };
+        /**
+         * @description Replaces text in a file, all of it or nothing.
+         *
+         *     Where somebody else has changed the file meanwhile that is a conflict, and so is
+         *     text that is not there as often as it should be.
+         */
+        Edit: {
+            /** @description Which; a regular file of at most 32 MiB, before and after. A last link is followed. */
+            path: components["schemas"]["Octets"];
+            /** @description What is done, each in what those before it have made. */
+            replacements: components["schemas"]["Replacement"][];
+        };
+        /** @description A file that was edited. */
+        Edited: {
+            /** @description How often each text was there, in the order of the request. */
+            replaced: number[];
+            /** @description The file that is there now. */
+            stat: components["schemas"]["FileStat"];
+        };
+        /**
+         * @description Why an exec was ended.
+         * @enum {string}
+         */
+        EndCause: "timed_out" | "cancelled" | "disconnected";
+        /**
+         * @description Why a stream ends.
+         * @enum {string}
+         */
+        EndReason: "shutdown" | "snapshot";
+        /** @description How an exec ended: with an exit code or by a signal, of which exactly one is there. */
+        Ended: {
+            /** @description Why it was ended, if it was. */
+            cause?: components["schemas"]["EndCause"];
+            /**
+             * Format: int64
+             * @description Processor time of it and of the children that it waited for, in microseconds.
+             */
+            cpuUs: number;
+            /**
+             * Format: int64
+             * @description From its start to its end, in microseconds.
+             */
+            durationUs: number;
+            /**
+             * Format: int32
+             * @description The status that its first process exited with.
+             */
+            exitCode?: number;
+            /**
+             * Format: int64
+             * @description The most memory that one of them held, in KiB.
+             */
+            maxRssKib: number;
+            /**
+             * Format: int32
+             * @description The number of the signal that ended its first process.
+             */
+            signal?: number;
+        };
+        /** @description Environment variables. They may be secrets, so `Debug` shows names only. */
+        Env: {
+            [key: string]: string;
+        };
+        /** @description The body of every answer that is an error. */
+        ErrorBody: {
+            /** @description The error. */
+            error: components["schemas"]["ApiError"];
+        };
+        /**
+         * @description Kinds of error; one exists where a caller has something else to do.
+         * @enum {string}
+         */
+        ErrorCode: "not_found" | "wrong_state" | "capacity" | "not_ready" | "timed_out" | "refused_by_policy" | "unsupported_by_tier" | "lost" | "invalid" | "too_large" | "method_not_allowed" | "unauthenticated" | "forbidden" | "conflict" | "unreachable" | "internal";
+        /** @description Facts beside the message, each where it applies. */
+        ErrorDetails: {
+            /** @description The capability flag that the tier lacks. */
+            capability?: string;
+            /**
+             * Format: int32
+             * @description The error number of the sandbox's system, where it was that which refused.
+             */
+            errno?: number;
+            /** @description The exec that it is about. */
+            execId?: components["schemas"]["ExecId"];
+            /** @description The field of the request, as in `lifecycle.lease_ms`. */
+            field?: string;
+            /** @description The name of the limit or cap that was met, its unit last, as in `sandboxes_max`. */
+            limit?: string;
+            /**
+             * Format: int64
+             * @description The most that the limit allows, in its own unit.
+             */
+            limitValue?: number;
+            /** @description The ports on which something listens, where the one that was wanted is not among them. */
+            listening?: number[];
+            /**
+             * Format: int64
+             * @description Where the bytes begin that are there, where those that were asked for are not.
+             */
+            offset?: number;
+            /**
+             * @description What of several things that `code` can mean: `program_not_found` and
+             *     `program_not_executable` of a command, `directory_not_usable` of where it starts,
+             *     `exec_not_found`.
+             */
+            reason?: string;
+            /** @description The sandbox that it is about. */
+            sandboxId?: components["schemas"]["SandboxId"];
+            /** @description The scope that the key lacks. */
+            scope?: components["schemas"]["Scope"];
+            /** @description The state that it is in. */
+            state?: components["schemas"]["State"];
+        };
+        /** @description One thing that happened. */
+        Event: {
+            /** @description When it happened. */
+            at: components["schemas"]["Timestamp"];
+            /** @description To which sandbox. */
+            sandboxId: components["schemas"]["SandboxId"];
+            /**
+             * Format: int64
+             * @description Its number: later events have larger ones, and none is given twice.
+             */
+            seq: number;
+            /** @description What happened. */
+            what: components["schemas"]["EventKind"];
+        };
+        /** @description Kinds of event. */
+        EventKind: {
+            /** @enum {string} */
+            kind: "requested";
+        } | {
+            /** @enum {string} */
+            kind: "started";
+        } | {
+            /** @enum {string} */
+            kind: "pausing";
+        } | {
+            /** @enum {string} */
+            kind: "paused";
+        } | {
+            /** @enum {string} */
+            kind: "resuming";
+        } | {
+            /** @enum {string} */
+            kind: "stopping";
+            /** @description Who or what wanted it, as in `request` or `idle_stop_ms`. */
+            reason: string;
+        } | {
+            /** @description Whether they were killed, rather than having ended by themselves. */
+            forced: boolean;
+            /** @enum {string} */
+            kind: "stopped";
+        } | {
+            /** @description Why. */
+            cause: string;
+            /** @enum {string} */
+            kind: "undone";
+        } | {
+            /** @enum {string} */
+            kind: "lifecycle_set";
+        } | {
+            /** @enum {string} */
+            kind: "exposed";
+            /**
+             * Format: int32
+             * @description Which.
+             */
+            port: number;
+            /** @description By whom. */
+            visibility: components["schemas"]["Visibility"];
+        } | {
+            /** @enum {string} */
+            kind: "unexposed";
+            /**
+             * Format: int32
+             * @description Which.
+             */
+            port: number;
+        } | {
+            /** @description Why. */
+            cause: string;
+            /** @enum {string} */
+            kind: "failed";
+        } | {
+            /** @enum {string} */
+            kind: "deleted";
+            /** @description Who or what wanted it, as in `request` or `lease_ms`. */
+            reason: string;
+        } | {
+            /** @enum {string} */
+            kind: "removed";
+        } | {
+            /** @description Why. */
+            cause: string;
+            /** @enum {string} */
+            kind: "not_removed";
+        } | {
+            /** @enum {string} */
+            kind: "adopted";
+        };
+        /** @description A command that was started in a sandbox. */
+        Exec: {
+            /**
+             * @description The program and its arguments; in a session, the one text of shell. A list of
+             *     execs has no more than the first 512 bytes of it.
+             */
+            command: components["schemas"]["Octets"][];
+            /** @description How it ended. */
+            ended?: components["schemas"]["Ended"];
+            /**
+             * Format: int64
+             * @description How many bytes of input it was fed.
+             */
+            fedBytes: number;
+            /** @description Its id, as whoever started it chose it, or made for it. */
+            id: components["schemas"]["ExecId"];
+            /** @description Why it is lost. */
+            lost?: components["schemas"]["ApiError"];
+            /** @description The name that it was given. */
+            name?: string;
+            /**
+             * Format: int32
+             * @description Its first process, in the sandbox's own numbers.
+             */
+            pid: number;
+            /** @description The session that it is part of. */
+            session?: string;
+            /**
+             * Format: int64
+             * @description How long ago it started, in milliseconds. Time in which the sandbox is paused
+             *     does not count.
+             */
+            startedAgoMs: number;
+            /** @description Where in its life it is. */
+            state: components["schemas"]["ExecState"];
+            /** @description Its standard error. */
+            stderr: components["schemas"]["Printed"];
+            /** @description Its standard output, or what its terminal shows. */
+            stdout: components["schemas"]["Printed"];
+            /** @description It runs in a terminal of this size. */
+            terminal?: components["schemas"]["TerminalSize"];
+        };
+        /**
+         * @description Names one command that was started in a sandbox.
+         * @example exe_0001020304050607abff
+         */
+        ExecId: string;
+        /** @description An exec and what it printed so far. */
+        ExecResult: {
+            /** @description The exec. Its state says whether this is all. */
+            exec: components["schemas"]["Exec"];
+            /** @description Its standard error. */
+            stderr: components["schemas"]["Kept"];
+            /** @description Its standard output, or what its terminal shows. */
+            stdout: components["schemas"]["Kept"];
+        };
+        /**
+         * @description Where in its life an exec is.
+         * @enum {string}
+         */
+        ExecState: "running" | "ended" | "lost";
+        /** @description All execs that a sandbox remembers, in the order of their start. */
+        Execs: {
+            /** @description The execs. */
+            execs: components["schemas"]["Exec"][];
+        };
+        /**
+         * @description What to do with a file that is there.
+         * @enum {string}
+         */
+        Existing: "replace" | "append" | "keep";
+        /** @description How often something must be there: a number, or `any` for at least once. */
+        Expected: number | "any";
+        /** @description Asks for a port to be exposed; `{}` is such a request. */
+        ExposePort: {
+            /**
+             * Format: int64
+             * @description After how many milliseconds it is not exposed any more; without it, until it is
+             *     taken back or the sandbox is deleted.
+             */
+            expiresInMs?: number;
+            /** @description Who may use it. */
+            visibility?: components["schemas"]["Visibility"];
+        };
+        /**
+         * @description What a name is.
+         * @enum {string}
+         */
+        FileKind: "file" | "directory" | "link" | "other";
+        /** @description What is known of a name. */
+        FileStat: {
+            /**
+             * Format: int64
+             * @description Its length in bytes.
+             */
+            bytes: number;
+            /**
+             * Format: int32
+             * @description Its group inside.
+             */
+            gid: number;
+            /** @description What it is. */
+            kind: components["schemas"]["FileKind"];
+            /** @description Its permissions. */
+            mode: components["schemas"]["Mode"];
+            /**
+             * Format: int64
+             * @description When its content changed, in microseconds since 1970.
+             */
+            modifiedUs: number;
+            /** @description Its path, as it was asked for; in a list, below the directory. */
+            path: components["schemas"]["Octets"];
+            /** @description Where a link leads. */
+            target?: components["schemas"]["Octets"];
+            /**
+             * Format: int32
+             * @description Its owner inside.
+             */
+            uid: number;
+            /** @description In a list: a directory whose names could not be read, and why. */
+            unread?: components["schemas"]["ErrorCode"];
+        };
+        /** @description Lines that were found, sorted by path and line. */
+        Found: {
+            /** @description There may be more. */
+            isCut: boolean;
+            /** @description At most as many as were asked for. */
+            matches: components["schemas"]["Match"][];
+            /**
+             * Format: int64
+             * @description How many files were searched.
+             */
+            searched: number;
+            /**
+             * Format: int64
+             * @description How many were not, or not to their end.
+             */
+            skipped: number;
+        };
+        /**
+         * @description What became of a path.
+         * @enum {string}
+         */
+        GitChange: "unmodified" | "modified" | "type_changed" | "added" | "deleted" | "renamed" | "copied" | "unmerged" | "untracked" | "ignored";
+        /** @description A path that has changed, or that is not tracked. */
+        GitEntry: {
+            /** @description Where it was renamed or copied from. */
+            from?: components["schemas"]["Octets"];
+            /** @description What is staged of it. */
+            index: components["schemas"]["GitChange"];
+            /** @description Which, from the top of the repository. */
+            path: components["schemas"]["Octets"];
+            /** @description What is not staged of it. */
+            worktree: components["schemas"]["GitChange"];
+        };
+        /** @description How a repository is. */
+        GitStatus: {
+            /**
+             * Format: int64
+             * @description How many commits it has that the upstream has not.
+             */
+            ahead: number;
+            /**
+             * Format: int64
+             * @description How many the upstream has that it has not.
+             */
+            behind: number;
+            /** @description The branch that is checked out; absent where it is a commit. */
+            branch?: string;
+            /** @description The commit that is checked out; absent before the first one. */
+            commit?: string;
+            /** @description What has changed, and what is not tracked. */
+            entries: components["schemas"]["GitEntry"][];
+            /** @description There are more entries. */
+            isCut: boolean;
+            /** @description The branch that it follows. */
+            upstream?: string;
+        };
+        /** @description Finds names below a directory. Links are not entered, nor other file systems. */
+        Glob: {
+            /**
+             * Format: int32
+             * @description Most entries.
+             */
+            limit?: number;
+            /** @description Below which. */
+            path: components["schemas"]["Octets"];
+            /**
+             * @description Which paths, as they are below it: `*` and `?` match no slash, `**` matches
+             *     directories, and there are `[…]` and `{…,…}`. Names with a dot are matched too.
+             */
+            pattern: string;
+            /** @description Leave out what `.gitignore` files in and below the directory ignore, and `.git`. */
+            respectsIgnore?: boolean;
+        };
+        /**
+         * @description Finds lines in a file, or in those below a directory.
+         *
+         *     Links are not entered, nor other file systems. Files with a NUL byte are binary and
+         *     left out from there on.
+         */
+        Grep: {
+            /** @description Letters match in either case. */
+            ignoresCase?: boolean;
+            /**
+             * @description Only in files that match one of these, as in `Glob`; one without a slash is
+             *     matched with the name alone. All where there is none.
+             */
+            include?: string[];
+            /** @description The pattern is text and no expression. */
+            isLiteral?: boolean;
+            /**
+             * Format: int32
+             * @description Most lines.
+             */
+            limit?: number;
+            /** @description In which file, or below which directory. */
+            path: components["schemas"]["Octets"];
+            /** @description A regular expression, in the syntax of Rust's `regex`: linear in time. */
+            pattern: string;
+            /** @description As in `Glob`. */
+            respectsIgnore?: boolean;
+        };
+        /** @description How a guest is, as it says. */
+        GuestHealth: {
+            /**
+             * Format: int64
+             * @description How long it has been there, in milliseconds. Time in which the sandbox is paused
+             *     does not count.
+             */
+            ageMs: number;
+            /** @description Descriptors that it holds. */
+            descriptors: components["schemas"]["Use"];
+            /** @description Bytes that it keeps of what execs printed. */
+            keptBytes: components["schemas"]["Use"];
+            /**
+             * Format: int32
+             * @description Processes in the sandbox.
+             */
+            processes: number;
+            /**
+             * Format: int32
+             * @description Execs that run.
+             */
+            runningExecs: number;
+        };
+        /** @description How a server is. It is `ok` if every check is. */
+        Health: {
+            /** @description What was looked at. */
+            checks: components["schemas"]["HealthCheck"][];
+            /** @description The worst of the checks. */
+            status: components["schemas"]["HealthStatus"];
+        };
+        /** @description One thing that was looked at. */
+        HealthCheck: {
+            /** @description What: `descriptors`, `records`, `disk` or `shutdown`. */
+            name: string;
+            /** @description What is wrong; absent if nothing is. */
+            reason?: string;
+            /** @description How it is. */
+            status: components["schemas"]["HealthStatus"];
+        };
+        /**
+         * @description How something is.
+         * @enum {string}
+         */
+        HealthStatus: "ok" | "degraded" | "failing";
+        /** @description One reason why a sandbox counts as at work. Each ends by itself at `until`. */
+        Hold: {
+            /** @description What it is held by. */
+            cause: components["schemas"]["HoldCause"];
+            /** @description Since when. */
+            since: components["schemas"]["Timestamp"];
+            /** @description When the hold stops to count, whatever its cause does. */
+            until: components["schemas"]["Timestamp"];
+        };
+        /** @description What a sandbox can be held by. */
+        HoldCause: {
+            /** @description Which. */
+            execId: components["schemas"]["ExecId"];
+            /** @enum {string} */
+            kind: "exec";
+        } | {
+            /** @enum {string} */
+            kind: "stream";
+            /** @description To what, as in `terminal`. */
+            name: string;
+        } | {
+            /** @enum {string} */
+            kind: "service";
+            /** @description Its name. */
+            name: string;
+        } | {
+            /** @enum {string} */
+            kind: "cpu";
+        };
+        /** @description An answer to a request `GET`. Redirects are answers, and not followed. */
+        HttpAnswer: {
+            /** @description What is asked for; `/` where nothing is said. */
+            path?: string;
+            /**
+             * Format: int32
+             * @description Of which port of its loopback.
+             */
+            port: number;
+            /**
+             * Format: int32
+             * @description With this status; any below 500 where nothing is said.
+             */
+            status?: number;
+        };
+        /** @description What is there of a stream: all of it, or its head and its tail. */
+        Kept: {
+            /**
+             * Format: int64
+             * @description How many bytes behind these are not here. Where they are more than
+             *     `dropped_bytes` of the exec's stream, the others can be read from the raw stream.
+             */
+            droppedBytes: number;
+            /** @description The first bytes. */
+            head: components["schemas"]["Output"];
+            /** @description The last bytes; only where bytes between are not here. */
+            tail?: components["schemas"]["Output"];
+        };
+        /** @description A key, without its secret. */
+        Key: {
+            /** @description When it was made. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description Its id, which is no secret. */
+            id: components["schemas"]["KeyId"];
+            /** @description A note to know it by. */
+            note: string;
+            /** @description What it allows. */
+            scope: components["schemas"]["Scope"];
+        };
+        /**
+         * @description Names one key of the API; it is not the key's secret.
+         * @example key_0001020304050607abff
+         */
+        KeyId: string;
+        /** @description All keys of a server, oldest first; there are at most 1000. */
+        Keys: {
+            /** @description The keys. */
+            keys: components["schemas"]["Key"][];
+        };
+        /**
+         * @description A label as `key=value`.
+         * @example team=red
+         */
+        LabelFilter: string;
+        /**
+         * @description What happens to a sandbox when. Every time is in milliseconds and at least 1.
+         *
+         *     Idle means that nothing works inside, not that no request comes in.
+         */
+        Lifecycle: {
+            /**
+             * Format: int64
+             * @description Deleted after it was stopped for this long.
+             */
+            deleteAfterMs?: number;
+            /**
+             * Format: int64
+             * @description Stopped after it was idle for this long.
+             */
+            idleStopMs?: number;
+            /**
+             * Format: int64
+             * @description Deleted this long after it was made or its lease renewed, whatever it does.
+             */
+            leaseMs?: number;
+            /**
+             * Format: int64
+             * @description Deleted this long after it was made, however often its lease is renewed.
+             */
+            maxLifetimeMs?: number;
+        };
+        /** @description What a sandbox may use at most. */
+        Limits: {
+            /**
+             * Format: int64
+             * @description Processors in thousandths, at least 10: 1500 is one and a half.
+             */
+            cpusMilli?: number;
+            /**
+             * Format: int64
+             * @description Bytes on disk beyond its image, at least 1 MiB.
+             */
+            diskBytes?: number;
+            /**
+             * Format: int64
+             * @description Memory in bytes, at least 1 MiB.
+             */
+            memoryBytes?: number;
+            /**
+             * Format: int64
+             * @description Processes and threads at once, at least 1.
+             */
+            pids?: number;
+        };
+        /** @description Names below a directory, sorted. */
+        Listing: {
+            /** @description At most as many as were asked for; those that are less deep first. */
+            entries: components["schemas"]["FileStat"][];
+            /** @description There are more. */
+            isCut: boolean;
+        };
+        /** @description A line that an exec prints. What is not kept any more is not looked at. */
+        LogLine: {
+            /** @description Which exec. */
+            exec: components["schemas"]["ExecId"];
+            /**
+             * @description A regular expression, in the syntax of Rust's `regex`, that matches somewhere in
+             *     the line. A line is looked at in pieces of 64 KiB.
+             */
+            pattern: string;
+            /** @description On which stream; on either where nothing is said. */
+            stream?: components["schemas"]["Stream"];
+        };
+        /** @description Makes a directory. One that is there is not touched. */
+        MakeDirectory: {
+            /** @description Make directories that are missing. */
+            makeParents?: boolean;
+            /** @description Its mode, and that of parents that are made; 0755 where nothing is said. */
+            mode?: components["schemas"]["Mode"];
+            /** @description Where. */
+            path: components["schemas"]["Octets"];
+        };
+        /** @description A line that was found. */
+        Match: {
+            /**
+             * Format: int64
+             * @description Where in the line it begins, in bytes from 0.
+             */
+            column: number;
+            /**
+             * Format: int64
+             * @description Which line, from 1.
+             */
+            line: number;
+            /** @description The file, below the directory; empty for the file that was asked for. */
+            path: components["schemas"]["Octets"];
+            /**
+             * @description The line without its end, cut where it is very long; what is not UTF-8 is
+             *     replaced.
+             */
+            text: string;
+        };
+        /** @description A flag that this host lacks. */
+        MissingCapability: {
+            /** @description The name of the flag. */
+            flag: string;
+            /** @description Why it is missing, and what would change that. */
+            reason: string;
+        };
+        /**
+         * @description The low 12 bits of a file's mode, in octal.
+         * @example 0644
+         */
+        Mode: string;
+        /** @description Moves a name. */
+        Move: {
+            /** @description Which. */
+            from: components["schemas"]["Octets"];
+            /** @description Replace what is there, as rename(2) does. */
+            replace?: boolean;
+            /** @description Where to; the new name itself, not the directory to put it in. */
+            to: components["schemas"]["Octets"];
+        };
+        /** @description A key that was just made. `Debug` does not show the secret. */
+        NewKey: {
+            /** @description What is known of it from now on. */
+            key: components["schemas"]["Key"];
+            /** @description The secret, which is shown this once: only its hash is kept. */
+            secret: string;
+        };
+        /** @description Bytes that are mostly text, as `decodeOctets` gives them. */
+        Octets: string;
+        /**
+         * @description What becomes of an exec when the request that started it ends before it does.
+         * @enum {string}
+         */
+        OnDisconnect: "go_on" | "kill";
+        /** @description Bytes that a command printed: text where they are UTF-8, else base64. */
+        Output: {
+            /** @description The bytes as they are. */
+            text: string;
+        } | {
+            /** @description The bytes in base64 (RFC 4648, section 4). */
+            base64: string;
+        };
+        /** @description Something was printed: the event `output`. */
+        OutputEvent: components["schemas"]["Output"] & {
+            /**
+             * Format: int64
+             * @description Offset of the first byte.
+             */
+            offset: number;
+            /** @description To which stream. */
+            stream: components["schemas"]["Stream"];
+        };
+        /** @description A port on which something listens, or that is exposed. */
+        Port: {
+            /** @description It accepts connections to every address, not only to loopback. */
+            isAnyAddress: boolean;
+            /** @description Whether something listens; in a sandbox that does not run, nothing does. */
+            isListening: boolean;
+            /**
+             * Format: int32
+             * @description The port.
+             */
+            port: number;
+            /** @description Where it is exposed, if it is. */
+            preview?: components["schemas"]["Preview"];
+        };
+        /** @description The ports of a sandbox, lowest first. */
+        Ports: {
+            /** @description The ports. */
+            ports: components["schemas"]["Port"][];
+        };
+        /** @description A port that is exposed, and where. `Debug` does not show the token. */
+        Preview: {
+            /** @description When it ends by itself. */
+            expiresAt?: components["schemas"]["Timestamp"];
+            /**
+             * @description Where it is below the server's own address, for programs and where names below
+             *     the domain of previews are not resolved.
+             */
+            pathUrl: string;
+            /**
+             * Format: int32
+             * @description The port.
+             */
+            port: number;
+            /** @description The token of a private preview. Whoever may only see is not shown it. */
+            token?: components["schemas"]["PreviewToken"];
+            /**
+             * @description Where it is, as a host of its own: what browsers need. With a token where it is
+             *     private and whoever asks may use sandboxes.
+             */
+            url: string;
+            /** @description Who may use it. */
+            visibility: components["schemas"]["Visibility"];
+        };
+        /**
+         * @description Opens a private preview.
+         * @example 000102030405060708090a0b0c0d0e0f
+         */
+        PreviewToken: string;
+        /** @description How much a stream has carried. */
+        Printed: {
+            /**
+             * Format: int64
+             * @description All bytes, kept or not.
+             */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description Of these dropped between the head and the tail that are kept.
+             */
+            droppedBytes: number;
+        };
+        /** @description What shows that a service can be used. */
+        Ready: {
+            /**
+             * Format: int32
+             * @description Something listens on this port of the sandbox's loopback.
+             */
+            port?: number;
+        };
+        /** @description Removes a name. A link is removed, not followed. */
+        Remove: {
+            /** @description Which. */
+            path: components["schemas"]["Octets"];
+            /** @description A directory with everything in it. */
+            recursive?: boolean;
+        };
+        /** @description One text in place of another. */
+        Replacement: {
+            /** @description How often the old text must be there; once where nothing is said. */
+            expected?: components["schemas"]["Expected"];
+            /** @description What is to be there. */
+            new: string;
+            /** @description What is there: byte for byte, not a pattern, and not empty. */
+            old: string;
+        };
+        /** @description Asks for an exec's terminal to get another size. */
+        ResizeExec: {
+            /**
+             * Format: int32
+             * @description Characters in a line.
+             */
+            columns: number;
+            /**
+             * Format: int32
+             * @description Lines.
+             */
+            rows: number;
+        };
+        /**
+         * @description When a service that has ended is started again. The pause before grows with every
+         *     failure in a row, up to half a minute.
+         * @enum {string}
+         */
+        Restart: "never" | "on_failure" | "always";
+        /** @description Whether to ask again. */
+        Retry: {
+            /** @enum {string} */
+            kind: "safe";
+        } | {
+            /** @enum {string} */
+            kind: "unsafe";
+        } | {
+            /**
+             * Format: int64
+             * @description How long to wait, in milliseconds.
+             */
+            afterMs: number;
+            /** @enum {string} */
+            kind: "after";
+        };
+        /** @description A sandbox as the API shows it. Its environment is not shown. */
+        Sandbox: {
+            /** @description Why it is in its state, if nobody asked for that. */
+            cause?: string;
+            /** @description When it was asked for. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description What keeps it awake now. */
+            holds: components["schemas"]["Hold"][];
+            /** @description Its id. */
+            id: components["schemas"]["SandboxId"];
+            /** @description What it was made of. */
+            image: string;
+            /** @description Labels that its maker gave it. */
+            labels: {
+                [key: string]: string;
+            };
+            /** @description When it is deleted unless its lease is renewed; absent without a lease. */
+            leaseEndsAt?: components["schemas"]["Timestamp"];
+            /** @description Times in force, defaults included. */
+            lifecycle: components["schemas"]["Lifecycle"];
+            /** @description Limits in force. */
+            limits: components["schemas"]["Limits"];
+            /** @description Its name, if it was given one. */
+            name?: components["schemas"]["SandboxName"];
+            /** @description Where in its life it is. */
+            state: components["schemas"]["State"];
+            /** @description When it came into its state. */
+            stateSince: components["schemas"]["Timestamp"];
+            /** @description How strongly it is isolated. */
+            tier: components["schemas"]["Tier"];
+            /** @description How its creation went. */
+            timeline: components["schemas"]["Timeline"];
+            /** @description Where the files are that it began with, if it was given any. */
+            workspace?: components["schemas"]["Octets"];
+        };
+        /** @description How a sandbox is that runs, as it is seen from outside. */
+        SandboxHealth: {
+            /**
+             * Format: int64
+             * @description How long its guest took to answer, in microseconds.
+             */
+            answerUs?: number;
+            /** @description What its guest says; absent if that gave no answer. */
+            guest?: components["schemas"]["GuestHealth"];
+            /** @description Why it is not well; empty if it is. */
+            reasons: string[];
+            /** @description How it is. */
+            status: components["schemas"]["SandboxHealthStatus"];
+        };
+        /**
+         * @description How a sandbox is, in one word.
+         * @enum {string}
+         */
+        SandboxHealthStatus: "ok" | "degraded" | "silent";
+        /**
+         * @description Names one sandbox for good: it is never given again.
+         * @example sbx_0001020304050607abff
+         */
+        SandboxId: string;
+        /**
+         * @description A name of a sandbox, which is also a valid DNS label.
+         * @example web
+         */
+        SandboxName: string;
+        /** @description A page of a list. */
+        SandboxPage: {
+            /** @description The cursor of the next page; absent on the last one. */
+            next?: components["schemas"]["Cursor"];
+            /** @description The sandboxes, oldest first. */
+            sandboxes: components["schemas"]["Sandbox"][];
+        };
+        /**
+         * @description A sandbox by its id or its name.
+         * @example web
+         */
+        SandboxRef: string;
+        /**
+         * @description What a caller may do. Each includes the ones before it.
+         * @enum {string}
+         */
+        Scope: "read" | "run" | "admin";
+        /**
+         * @description A service: started with the sandbox and whenever it wakes, and kept running.
+         *
+         *     `{"name": "web", "shell": "npm run dev", "directory": "/home/user/app", "ready": {"port":
+         *     5173}}` is one.
+         */
+        Service: {
+            /** @description Where it starts; the home of the sandbox's user where nothing is said. */
+            directory?: string;
+            /** @description Variables beside the sandbox's own. */
+            env?: components["schemas"]["Env"];
+            /** @description Its name, unique in its sandbox: lower-case letters, digits and dashes. */
+            name: string;
+            /** @description When it counts as ready; as soon as it runs where nothing is said. */
+            ready?: components["schemas"]["Ready"];
+            /**
+             * Format: int64
+             * @description How long it may take to be ready, in milliseconds; 30000 where nothing is said.
+             */
+            readyTimeoutMs?: number;
+            /** @description Whether it is started again after it has ended. */
+            restart?: components["schemas"]["Restart"];
+            /** @description What runs: a command line, as `sh -c` takes it. */
+            shell: string;
+        };
+        /**
+         * @description How a service is.
+         * @enum {string}
+         */
+        ServiceState: "starting" | "ready" | "late" | "waiting" | "failed" | "stopped";
+        /** @description A service as the API shows it. */
+        ServiceStatus: {
+            /** @description Why it is not ready, if it is not. */
+            cause?: string;
+            /** @description The exec that it runs as, or ran as last: its output is that exec's. */
+            execId?: components["schemas"]["ExecId"];
+            /** @description Its name. */
+            name: string;
+            /**
+             * Format: int64
+             * @description How often it was started again since its sandbox started.
+             */
+            restarts: number;
+            /** @description How it is. */
+            state: components["schemas"]["ServiceState"];
+        };
+        /** @description The services of a sandbox. */
+        Services: {
+            /** @description In the order in which they were declared. */
+            services: components["schemas"]["ServiceStatus"][];
+        };
+        /** @description Sets a mode. */
+        SetMode: {
+            /** @description The mode. */
+            mode: components["schemas"]["Mode"];
+            /** @description Of which; a last link is followed. */
+            path: components["schemas"]["Octets"];
+        };
+        /** @description A signal by its name or its number. */
+        Signal: ("HUP" | "SIGHUP" | "INT" | "SIGINT" | "QUIT" | "SIGQUIT" | "ILL" | "SIGILL" | "TRAP" | "SIGTRAP" | "ABRT" | "SIGABRT" | "BUS" | "SIGBUS" | "FPE" | "SIGFPE" | "KILL" | "SIGKILL" | "USR1" | "SIGUSR1" | "SEGV" | "SIGSEGV" | "USR2" | "SIGUSR2" | "PIPE" | "SIGPIPE" | "ALRM" | "SIGALRM" | "TERM" | "SIGTERM" | "STKFLT" | "SIGSTKFLT" | "CHLD" | "SIGCHLD" | "CONT" | "SIGCONT" | "STOP" | "SIGSTOP" | "TSTP" | "SIGTSTP" | "TTIN" | "SIGTTIN" | "TTOU" | "SIGTTOU" | "URG" | "SIGURG" | "XCPU" | "SIGXCPU" | "XFSZ" | "SIGXFSZ" | "VTALRM" | "SIGVTALRM" | "PROF" | "SIGPROF" | "WINCH" | "SIGWINCH" | "IO" | "SIGIO" | "PWR" | "SIGPWR" | "SYS" | "SIGSYS") | number;
+        /** @description Asks for a signal to be sent. */
+        SignalExec: {
+            /** @description Which signal. */
+            signal: components["schemas"]["Signal"];
+            /** @description Who gets it. */
+            target?: components["schemas"]["Target"];
+        };
+        /**
+         * @description Asks for a command to be run. Either `command` or `shell` is there.
+         *
+         *     `{"shell": "npm test"}` is such a request, and so is
+         *     `{"command": ["python3", "-"], "stdin": "pipe", "timeout_ms": 60000}`.
+         */
+        StartExec: {
+            /** @description The program, looked for along PATH if it has no slash, and its arguments. */
+            command?: components["schemas"]["Octets"][];
+            /** @description Where it starts; the sandbox's working directory where nothing is said. */
+            directory?: components["schemas"]["Octets"];
+            /** @description Variables beside and before those of the sandbox. */
+            env?: components["schemas"]["Env"];
+            /**
+             * @description Its id. A request that is sent again under the same id runs nothing a second
+             *     time: it gives the exec that is there, if that is of the same command.
+             */
+            id?: components["schemas"]["ExecId"];
+            /**
+             * Format: int64
+             * @description How many bytes are kept of each stream: a quarter from its head, the rest from its
+             *     tail. 1 MiB where nothing is said.
+             */
+            keepBytes?: number;
+            /** @description A name for people, shown wherever the exec is. */
+            name?: string;
+            /**
+             * @description What becomes of it when the request that started it ends first: one that waits
+             *     for its end, or that follows it.
+             */
+            onDisconnect?: components["schemas"]["OnDisconnect"];
+            /**
+             * @description The session that it is part of, which its first exec makes: `shell` begins with
+             *     the directory, variables, functions and options that the exec before it left. A
+             *     session runs one exec at a time.
+             */
+            session?: string;
+            /** @description A text that `/bin/sh -c` runs, or bash where there is a session. */
+            shell?: string;
+            /** @description What its standard input is. A terminal is its own. */
+            stdin?: components["schemas"]["Stdin"];
+            /** @description Run it in a terminal of this size; what that shows is `stdout`. */
+            terminal?: components["schemas"]["TerminalSize"];
+            /**
+             * Format: int64
+             * @description Killed after so many milliseconds, with all that it started.
+             */
+            timeoutMs?: number;
+            /** @description As whom it runs. */
+            user?: components["schemas"]["User"];
+        };
+        /** @description What is answered with the status 200. */
+        StartExecAnswer: components["schemas"]["Exec"] | components["schemas"]["ExecResult"];
+        /**
+         * @description Where in its life a sandbox is.
+         * @enum {string}
+         */
+        State: "creating" | "running" | "pausing" | "paused" | "resuming" | "stopping" | "stopped" | "archived" | "failed" | "deleted";
+        /**
+         * @description What a command's standard input is.
+         * @enum {string}
+         */
+        Stdin: "closed" | "pipe";
+        /**
+         * @description One of an exec's two streams.
+         * @enum {string}
+         */
+        Stream: "stdout" | "stderr";
+        /**
+         * @description Who gets a signal.
+         * @enum {string}
+         */
+        Target: "group" | "process" | "session";
+        /** @description The size of a terminal, in characters. */
+        TerminalSize: {
+            /**
+             * Format: int32
+             * @description Characters in a line.
+             */
+            columns: number;
+            /**
+             * Format: int32
+             * @description Lines.
+             */
+            rows: number;
+        };
+        /**
+         * @description How strongly a sandbox is isolated.
+         * @enum {string}
+         */
+        Tier: "wasm" | "container" | "gvisor" | "microvm";
+        /** @description When each stage was over, in microseconds since the request; absent if it was not. */
+        Timeline: {
+            /**
+             * Format: int64
+             * @description The request was checked and admitted.
+             */
+            acceptedUs?: number;
+            /**
+             * Format: int64
+             * @description It is recorded, and has its place on the host.
+             */
+            allocatedUs?: number;
+            /**
+             * Format: int64
+             * @description What its image declares is there.
+             */
+            dependenciesReadyUs?: number;
+            /**
+             * Format: int64
+             * @description Its files can be used.
+             */
+            filesystemReadyUs?: number;
+            /**
+             * Format: int64
+             * @description The first command in it ended.
+             */
+            firstCommandDoneUs?: number;
+            /**
+             * Format: int64
+             * @description Its network can be used.
+             */
+            networkReadyUs?: number;
+            /**
+             * Format: int64
+             * @description Its first process answers.
+             */
+            runtimeReadyUs?: number;
+        };
+        /**
+         * Format: date-time
+         * @description A point in time to the microsecond: RFC 3339 in UTC.
+         * @example 2026-11-30T01:10:00.123456Z
+         */
+        Timestamp: string;
+        /**
+         * @description Whether a request that failed changed anything.
+         * @enum {string}
+         */
+        TookEffect: "yes" | "no" | "unknown";
+        /** @description An archive that was unpacked. */
+        Unpacked: {
+            /**
+             * Format: int64
+             * @description Bytes of files.
+             */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description Files, directories and links.
+             */
+            entries: number;
+        };
+        /** @description A directory below cannot be watched. */
+        Unwatched: {
+            /** @description Why. */
+            code: components["schemas"]["ErrorCode"];
+            /** @description Which, below the directory that is watched. */
+            path: components["schemas"]["Octets"];
+        };
+        /** @description How much of something is used. */
+        Use: {
+            /**
+             * Format: int64
+             * @description At most.
+             */
+            limit: number;
+            /**
+             * Format: int64
+             * @description Now.
+             */
+            used: number;
+        };
+        /**
+         * @description As whom a command runs.
+         * @enum {string}
+         */
+        User: "user" | "root";
+        /**
+         * @description Who may use a preview.
+         * @enum {string}
+         */
+        Visibility: "private" | "public";
+        /**
+         * @description Waits for something, for a limited time.
+         *
+         *     `{"for": {"port": 5173}, "timeout_ms": 30000}` is such a request.
+         */
+        Wait: {
+            /** @description For what: one of these. */
+            for: components["schemas"]["WaitFor"];
+            /**
+             * Format: int64
+             * @description How long; 0 looks once.
+             */
+            timeoutMs: number;
+        };
+        /** @description What can be waited for. */
+        WaitFor: {
+            /**
+             * Format: int32
+             * @description Something listens on this port of its loopback, 1 to 65535.
+             */
+            port: number;
+        } | {
+            /** @description An exec prints a line, or has printed it. */
+            log: components["schemas"]["LogLine"];
+        } | {
+            /** @description A port answers over HTTP. */
+            http: components["schemas"]["HttpAnswer"];
+        };
+        /** @description What was waited for is there. */
+        Waited: {
+            /** @description The line, cut where it is very long; or the status. */
+            matched?: string;
+            /**
+             * Format: int64
+             * @description How long it took, in milliseconds.
+             */
+            waitedMs: number;
+        };
+        /**
+         * @description The files that a sandbox begins with: a clone of a repository, or an archive that comes
+         *     with the request. They are there before its services start; where they cannot be had,
+         *     there is no sandbox.
+         */
+        Workspace: {
+            /** @description Which repository is cloned. Absent where an archive comes with the request. */
+            git?: components["schemas"]["WorkspaceGit"];
+            /**
+             * @description Where they are put: an absolute path inside, `/home/user/workspace` where nothing is
+             *     said. It is made, with the directories above it.
+             */
+            path?: components["schemas"]["Octets"];
+        };
+        /** @description A repository that is cloned inside, as the sandbox's user. */
+        WorkspaceGit: {
+            /** @description Which branch or tag is checked out; the repository's own where nothing is said. */
+            branch?: string;
+            /**
+             * Format: int32
+             * @description Only so many commits of its history.
+             */
+            depth?: number;
+            /**
+             * @description Which: the absolute path of a repository or of a bundle in the image, or a URL
+             *     `file:///…`. Others are refused as long as sandboxes have no network.
+             */
+            url: string;
+        };
+    };
+    responses: never;
+    parameters: never;
+    requestBodies: never;
+    headers: never;
+    pathItems: never;
+}
+export type $defs = Record<string, never>;
+export type operations = Record<string, never>;

@@ -1,0 +1,84 @@
+// The API's types under the names that the SDK gives them.
+
+import type { components } from "./generated/openapi.ts";
+
+/** Types as the API describes them, with names in camelCase. */
+export type Schemas = components["schemas"];
+
+/** A sandbox as it was when the server said this. */
+export type SandboxInfo = Schemas["Sandbox"];
+/** What a sandbox is made with. */
+export type CreateSandbox = Schemas["CreateSandbox"];
+/** Where in its life a sandbox is. */
+export type SandboxState = Schemas["State"];
+/** How a sandbox is that runs. */
+export type SandboxHealth = Schemas["SandboxHealth"];
+/** Times of a sandbox's life. */
+export type Lifecycle = Schemas["Lifecycle"];
+/** What a sandbox may use at most. */
+export type Limits = Schemas["Limits"];
+/** When each stage of a sandbox's creation was over. */
+export type Timeline = Schemas["Timeline"];
+/** Something that happened to a sandbox. */
+export type Event = Schemas["Event"];
+/** So many events are not kept any more. */
+export interface Missed {
+  count: number;
+}
+/** What a server can. */
+export type Capabilities = Schemas["Capabilities"];
+/** How a server is. */
+export type Health = Schemas["Health"];
+/** A key of the API, without its secret. */
+export type Key = Schemas["Key"];
+/** A key of the API that was just made, with its secret. */
+export type NewKey = Schemas["NewKey"];
+/** What a key allows. */
+export type Scope = Schemas["Scope"];
+/** A port on which something listens, or that is exposed. */
+export type Port = Schemas["Port"];
+/** A port that is exposed, and where. */
+export type Preview = Schemas["Preview"];
+/** Who may use a preview. */
+export type Visibility = Schemas["Visibility"];
+/** A service that a sandbox is made with. */
+export type Service = Schemas["Service"];
+/** A declared service, and how it is. */
+export type ServiceStatus = Schemas["ServiceStatus"];
+/** What was waited for came. */
+export type Waited = Schemas["Waited"];
+/** A command as it was when the server said this. */
+export type ExecInfo = Schemas["Exec"];
+/** One of a command's two streams. */
+export type Stream = Schemas["Stream"];
+/** A signal by its name or its number. */
+export type Signal = Schemas["Signal"];
+/** Who gets a signal. */
+export type SignalTarget = Schemas["Target"];
+/** The size of a terminal, in characters. */
+export type TerminalSize = Schemas["TerminalSize"];
+/** As whom a command runs. */
+export type User = Schemas["User"];
+/** What is known of a file. */
+export type FileStat = Schemas["FileStat"];
+/** Names below a directory. */
+export type Listing = Schemas["Listing"];
+/** What to do with a file that is there. */
+export type Existing = Schemas["Existing"];
+/** One text in place of another. */
+export type Replacement = Schemas["Replacement"];
+/** A file that was edited, and how often each text was replaced. */
+export type Edited = Schemas["Edited"];
+/** Lines that were found. */
+export type Found = Schemas["Found"];
+/** An archive that was unpacked. */
+export type Unpacked = Schemas["Unpacked"];
+/** What git says of a work tree. */
+export type GitStatus = Schemas["GitStatus"];
+/** What git says has changed. */
+export type GitDiff = Schemas["Diff"];
+
+/** A path inside a sandbox; src/octets.ts says how strings stand for all names. */
+export type Path = string | Uint8Array;
+/** A text that a shell runs, or a program and its arguments. */
+export type Command = string | readonly Path[];
