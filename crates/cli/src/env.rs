@@ -35,6 +35,7 @@ variables! {
     ATOLL_HOST: "the server that commands ask, as unix:///PATH or http://HOST:PORT; else the socket of the caller's own";
     ATOLL_API_KEY: "the key for it, which is needed over TCP";
     ATOLL_START_SERVER: "1 has commands start a private server if none runs, as --start-server does";
+    TERM: "what `atoll exec -t` and `atoll shell` tell the command about the terminal";
     NOTIFY_SOCKET: "whom `atoll serve` tells that it is ready, as systemd asks for";
     PATH: "where `atoll doctor` looks for runsc and criu";
     NO_COLOR: "no colours, if set";

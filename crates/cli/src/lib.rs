@@ -5,6 +5,7 @@ mod commands;
 mod doctor;
 mod env;
 mod error;
+mod exec;
 mod explain;
 mod policy;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod review;
 mod run;
 mod serve;
 mod session;
+mod signals;
 mod status;
 pub mod supervise;
 

@@ -5,7 +5,7 @@
 //! | where a server is | [`Endpoint`] |
 //! | what can be asked | [`Client`] |
 //! | how it can fail | [`ClientError`] |
-//! | what is followed as it happens | [`events`], [`attach`] |
+//! | what is followed as it happens | [`events`], [`followed`], [`attach`] |
 //!
 //! Every request has a connection of its own, which is cheap on a unix socket and cannot
 //! be stale. Nothing is sent twice by itself: whether that is safe is in the error.
@@ -23,11 +23,13 @@ mod error;
 pub mod events;
 mod execs;
 mod files;
+pub mod followed;
 mod keys;
 mod ports;
 mod sandboxes;
 mod server;
 mod sse;
+mod wait;
 
 pub use body::{Download, Upload};
 pub use client::Client;

@@ -35,6 +35,14 @@ impl Output {
             Self::Base64(bytes) => bytes,
         }
     }
+
+    /// The bytes, owned.
+    pub fn into_bytes(self) -> Vec<u8> {
+        match self {
+            Self::Text(text) => text.into_bytes(),
+            Self::Base64(bytes) => bytes,
+        }
+    }
 }
 
 fn encode<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {

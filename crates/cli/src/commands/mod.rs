@@ -7,11 +7,13 @@ mod diff;
 mod discard;
 mod doctor;
 mod events;
+mod exec;
 mod keys;
 mod list;
 mod policy;
 pub(crate) mod run;
 mod serve;
+mod shell;
 mod show;
 
 use crate::error::CliError;
@@ -31,6 +33,8 @@ pub(crate) enum Command {
     Create(create::Args),
     List(list::Args),
     Show(show::Args),
+    Exec(Box<exec::Args>),
+    Shell(shell::Args),
     /// Let sandboxes run that were stopped
     Start(act::Args),
     /// Ask the processes of sandboxes to end, and kill them if they do not
@@ -60,6 +64,8 @@ impl Command {
             Self::Create(args) => create::run(args),
             Self::List(args) => list::run(args),
             Self::Show(args) => show::run(args),
+            Self::Exec(args) => exec::run(*args),
+            Self::Shell(args) => shell::run(args),
             Self::Start(args) | Self::Resume(args) => act::run(args, Verb::Act(Action::Resume)),
             Self::Stop(args) => act::run(args, Verb::Act(Action::Stop)),
             Self::Pause(args) => act::run(args, Verb::Act(Action::Pause)),

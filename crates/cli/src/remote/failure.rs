@@ -1,6 +1,7 @@
 //! What becomes of an error of the server's, or of the way to it.
 
 use super::EXIT_REFUSED;
+use super::print::neutral;
 use crate::error::CliError;
 use atoll_api::error::{ErrorBody, Retry};
 use atoll_client::ClientError;
@@ -9,7 +10,8 @@ use std::error::Error as _;
 /// In words: the message, its code, what to do now.
 pub(crate) fn failed(error: ClientError) -> CliError {
     let message = match &error {
-        ClientError::Api(error) => format!("{} ({})", error.message, error.code.as_str()),
+        // It may quote what is inside of a sandbox.
+        ClientError::Api(error) => format!("{} ({})", neutral(&error.message), error.code.as_str()),
         other => other.to_string(),
     };
     let told = CliError::new(message);
@@ -20,7 +22,7 @@ pub(crate) fn failed(error: ClientError) -> CliError {
     let is_unknown = error.is_unknown();
     match error {
         ClientError::Api(error) => {
-            let told = told.hint(error.next_step).exit_with(EXIT_REFUSED);
+            let told = told.hint(neutral(&error.next_step)).exit_with(EXIT_REFUSED);
             match error.retry {
                 Retry::After { after_ms } => told.hint(format!("ask again after {after_ms} ms")),
                 Retry::Safe | Retry::Unsafe => told,

@@ -61,9 +61,21 @@ fn plain(text: &str) -> String {
     atoll_store::escape::escape(std::path::Path::new(text))
 }
 
+/// The same for text of several lines, those behind the first indented: none of them can
+/// be taken for one of ours.
+pub(crate) fn neutral(text: &str) -> String {
+    text.trim_end().split('\n').map(plain).collect::<Vec<_>>().join("\n  ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_of_others_drives_no_terminal_and_forges_no_line() {
+        let text = "fatal: \u{1b}]0;x\u{7}\nhint: run\r\u{9b}31m\n";
+        assert_eq!(neutral(text), "fatal: \\x1b]0;x\\x07\n  hint: run\\x0d\\xc2\\x9b31m");
+    }
 
     #[test]
     fn columns_are_as_wide_as_they_need_be() {

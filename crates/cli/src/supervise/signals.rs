@@ -122,7 +122,7 @@ pub(super) fn ends(signal: Signal) -> bool {
 /// signal to the whole group. It is the real signal rather than `SIGSTOP`: in an
 /// orphaned process group, where no shell could ever continue us, the kernel
 /// throws it away.
-pub(super) fn suspend(signal: Signal, whole_group: bool) -> io::Result<bool> {
+pub(crate) fn suspend(signal: Signal, whole_group: bool) -> io::Result<bool> {
     let ourselves = rustix::process::getpid();
     if signal == Signal::STOP {
         rustix::process::kill_process(ourselves, signal)?;

@@ -49,7 +49,7 @@ pub(super) const NOTE_RAW: u8 = b'R';
 pub(super) const NOTE_RESTORED: u8 = b'C';
 
 impl Terminal {
-    pub(super) fn open(fd: BorrowedFd<'_>, alone: bool) -> io::Result<Self> {
+    pub(crate) fn open(fd: BorrowedFd<'_>, alone: bool) -> io::Result<Self> {
         let (fd, own_file) = reopen(fd)?;
         let controlling = atoll_sys::tty::is_controlling(fd.as_fd());
         let saved = rustix::termios::tcgetattr(&fd).ok();
@@ -62,7 +62,7 @@ impl Terminal {
         Ok(terminal)
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
@@ -99,7 +99,7 @@ impl Terminal {
         self.raw.is_some()
     }
 
-    pub(super) fn size(&self) -> Winsize {
+    pub(crate) fn size(&self) -> Winsize {
         const UNKNOWN: Winsize = Winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
         rustix::termios::tcgetwinsize(&self.fd).unwrap_or(UNKNOWN)
     }
@@ -112,7 +112,7 @@ impl Terminal {
     }
 
     /// Hands every key through as it is. Call it only in the foreground.
-    pub(super) fn enter_raw(&mut self) -> io::Result<()> {
+    pub(crate) fn enter_raw(&mut self) -> io::Result<()> {
         let now = rustix::termios::tcgetattr(&self.fd)?;
         // A shell that we were stopped under may have left our own modes behind.
         if !self.raw.as_ref().is_some_and(|raw| same_input(raw, &now)) {
@@ -142,7 +142,7 @@ impl Terminal {
     /// Puts the modes back that were found by [`Terminal::enter_raw`].
     ///
     /// In the background nothing is changed: whoever is in front has set its own.
-    pub(super) fn leave_raw(&mut self) {
+    pub(crate) fn leave_raw(&mut self) {
         if self.raw.take().is_none() {
             return;
         }

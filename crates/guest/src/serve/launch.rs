@@ -130,6 +130,9 @@ fn descriptors(input: Input) -> rustix::io::Result<Descriptors> {
     ))
 }
 
+/// One more than the number of the last signal; those that nobody can set stay as they are.
+const SIGNALS: i32 = 65;
+
 const PIPE_BYTES: usize = 256 << 10;
 
 /// The size of a terminal as the kernel has it.
@@ -161,7 +164,9 @@ fn lay_out(command: &Command, base: &Base, standard: [Standard; 3]) -> Result<Wo
         shell_arguments: laid_out.shell_arguments,
         directory: base.directory.join(directory),
         restore_signals: Box::new(|| {
-            // PID 1 blocks every signal and ignores none.
+            // PID 1 blocks every signal, and ignores those that the server was started with
+            // as ignored, and SIGPIPE.
+            (1..SIGNALS).for_each(process::default_signal_action);
             process::set_signal_mask(SignalSet::default()).map(|_| ())
         }),
         standard,

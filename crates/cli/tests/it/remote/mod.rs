@@ -1,7 +1,9 @@
 //! Commands that ask a server, through the real program on both sides.
 
+mod exec;
 mod sandboxes;
 mod start;
+mod terminal;
 mod under_kill;
 mod workspace;
 
