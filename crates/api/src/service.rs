@@ -1,7 +1,10 @@
 //! Services: commands that a sandbox is to have running whenever it runs.
 
+use crate::exec::{Stream, User};
 use crate::id::ExecId;
+use crate::octets::Octets;
 use crate::sandbox::Env;
+use crate::wait::{HttpAnswer, PATTERN_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
 /// Most services of one sandbox.
@@ -15,7 +18,11 @@ pub const READY_TIMEOUT_MS_DEFAULT: u64 = 30_000;
 /// The most that may be said there.
 pub const READY_TIMEOUT_MS_MAX: u64 = 600_000;
 
-/// A service: started with the sandbox and whenever it wakes, and kept running.
+/// Most arguments of a service's command, its program included.
+pub const SERVICE_ARGUMENTS_COUNT_MAX: usize = 1024;
+
+/// A service: started with the sandbox and whenever it wakes, and kept running. It has either
+/// a `command` or a `shell`.
 ///
 /// `{"name": "web", "shell": "npm run dev", "directory": "/home/user/app", "ready": {"port":
 /// 5173}}` is one.
@@ -26,8 +33,16 @@ pub struct Service {
     #[schema(min_length = 1, max_length = 63, pattern = "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
     pub name: String,
     /// What runs: a command line, as `sh -c` takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 65536)]
-    pub shell: String,
+    pub shell: Option<String>,
+    /// Or a program and its arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 1024)]
+    pub command: Option<Vec<Octets>>,
+    /// As whom; `root` needs the flag `user_root`.
+    #[serde(default)]
+    pub user: User,
     /// Where it starts; the home of the sandbox's user where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4095)]
@@ -64,13 +79,28 @@ pub enum Restart {
 }
 
 /// What shows that a service can be used.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Ready {
+    /// Something listens on this port of the sandbox's loopback, 1 to 65535.
+    Port(u16),
+    /// It has printed a line.
+    Log(ReadyLine),
+    /// A port answers over HTTP.
+    Http(HttpAnswer),
+}
+
+/// A line that a service prints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Ready {
-    /// Something listens on this port of the sandbox's loopback.
+pub struct ReadyLine {
+    /// On which stream; on either where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 65535)]
-    pub port: Option<u16>,
+    pub stream: Option<Stream>,
+    /// A regular expression, in the syntax of Rust's `regex`, that matches somewhere in
+    /// the line. A line is looked at in pieces of 64 KiB.
+    #[schema(min_length = 1, max_length = 4096)]
+    pub pattern: String,
 }
 
 /// How a service is.
@@ -126,14 +156,8 @@ impl Service {
         if name.starts_with(b"-") || name.ends_with(b"-") {
             return Some(("name", "begins or ends with a dash"));
         }
-        if self.shell.trim().is_empty() {
-            return Some(("shell", "is empty"));
-        }
-        if self.shell.len() > SERVICE_SHELL_BYTES_MAX {
-            return Some(("shell", "is longer than 65536 bytes"));
-        }
-        if self.shell.contains('\0') {
-            return Some(("shell", "contains a NUL"));
+        if let Some(flaw) = self.program_flaw() {
+            return Some(flaw);
         }
         if let Some(directory) = &self.directory {
             if !directory.starts_with('/') {
@@ -143,12 +167,65 @@ impl Service {
                 return Some(("directory", "is too long, or contains a NUL"));
             }
         }
-        if self.ready.is_some_and(|ready| ready.port.is_none_or(|port| port == 0)) {
-            return Some(("ready.port", "is absent or 0"));
+        if let Some(flaw) = self.ready.as_ref().and_then(Ready::flaw) {
+            return Some(flaw);
         }
         if self.ready_timeout_ms.is_some_and(|ms| ms == 0 || ms > READY_TIMEOUT_MS_MAX) {
             return Some(("ready_timeout_ms", "is not between 1 and 600000"));
         }
         None
+    }
+
+    fn program_flaw(&self) -> Option<(&'static str, &'static str)> {
+        let shell = match (&self.command, &self.shell) {
+            (Some(_), Some(_)) => return Some(("command", "is there beside shell")),
+            (None, None) => return Some(("command", "is absent, and so is shell")),
+            (Some(command), None) => {
+                let bytes: usize = command.iter().map(|word| word.as_bytes().len() + 1).sum();
+                return match command.first() {
+                    None => Some(("command", "is empty")),
+                    Some(program) if program.as_bytes().is_empty() => {
+                        Some(("command", "names no program"))
+                    }
+                    Some(_) if command.len() > SERVICE_ARGUMENTS_COUNT_MAX => {
+                        Some(("command", "has more than 1024 arguments"))
+                    }
+                    Some(_) if bytes > SERVICE_SHELL_BYTES_MAX => {
+                        Some(("command", "is longer than 65536 bytes"))
+                    }
+                    Some(_) => None,
+                };
+            }
+            (None, Some(shell)) => shell,
+        };
+        if shell.trim().is_empty() {
+            return Some(("shell", "is empty"));
+        }
+        if shell.len() > SERVICE_SHELL_BYTES_MAX {
+            return Some(("shell", "is longer than 65536 bytes"));
+        }
+        if shell.contains('\0') {
+            return Some(("shell", "contains a NUL"));
+        }
+        None
+    }
+}
+
+impl Ready {
+    fn flaw(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Port(0) => Some(("ready.port", "is 0")),
+            Self::Port(_) => None,
+            Self::Log(line) if line.pattern.is_empty() => Some(("ready.log.pattern", "is empty")),
+            Self::Log(line) if line.pattern.len() > PATTERN_BYTES_MAX => {
+                Some(("ready.log.pattern", "is longer than 4096 bytes"))
+            }
+            Self::Log(_) => None,
+            Self::Http(answer) => match answer.flaw()? {
+                ("port", reason) => Some(("ready.http.port", reason)),
+                ("path", reason) => Some(("ready.http.path", reason)),
+                (_, reason) => Some(("ready.http.status", reason)),
+            },
+        }
     }
 }

@@ -91,17 +91,29 @@ impl Wait {
             WaitFor::Log(line) if line.pattern.len() > PATTERN_BYTES_MAX => {
                 Some(("for.log.pattern", "is longer than 4096 bytes"))
             }
-            WaitFor::Http(HttpAnswer { port: 0, .. }) => Some(("for.http.port", "is 0")),
-            WaitFor::Http(HttpAnswer { path: Some(path), .. }) if !is_target(path) => {
-                Some(("for.http.path", "is not a path of at most 4096 printable characters"))
-            }
-            WaitFor::Http(HttpAnswer { status: Some(status), .. })
-                if !(200..600).contains(status) =>
-            {
-                Some(("for.http.status", "is not between 200 and 599"))
-            }
-            WaitFor::Port(_) | WaitFor::Log(_) | WaitFor::Http(_) => None,
+            WaitFor::Http(answer) => match answer.flaw()? {
+                ("port", reason) => Some(("for.http.port", reason)),
+                ("path", reason) => Some(("for.http.path", reason)),
+                (_, reason) => Some(("for.http.status", reason)),
+            },
+            WaitFor::Port(_) | WaitFor::Log(_) => None,
         }
+    }
+}
+
+impl HttpAnswer {
+    /// What is wrong with it: the field and why.
+    pub(crate) fn flaw(&self) -> Option<(&'static str, &'static str)> {
+        if self.port == 0 {
+            return Some(("port", "is 0"));
+        }
+        if self.path.as_ref().is_some_and(|path| !is_target(path)) {
+            return Some(("path", "is not a path of at most 4096 printable characters"));
+        }
+        if self.status.is_some_and(|status| !(200..600).contains(&status)) {
+            return Some(("status", "is not between 200 and 599"));
+        }
+        None
     }
 }
 

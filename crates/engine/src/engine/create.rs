@@ -8,8 +8,10 @@ use crate::exposure::Exposures;
 use crate::owner::{Begin, Creation, CreationFailure, Handle, Owner, Waiter};
 use crate::records::Record;
 use crate::workspace::{Archive, Workspace};
+use atoll_api::exec::User;
 use atoll_api::id::{ID_BYTES, SandboxId};
-use atoll_api::sandbox::{CreateSandbox, Sandbox, Stage, State, Timeline};
+use atoll_api::sandbox::{CreateSandbox, InvalidRequest, Sandbox, Stage, State, Timeline};
+use atoll_api::service::{Ready, Service};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
@@ -165,6 +167,18 @@ async fn wait(handle: &Handle, waiter: Option<Waiter>) -> Result<Sandbox, Create
     Ok(sandbox)
 }
 
+/// Checks the patterns by which services say that they are ready.
+fn check_services(services: &[Service]) -> Result<(), InvalidRequest> {
+    for (index, service) in services.iter().enumerate() {
+        let Some(Ready::Log(line)) = &service.ready else { continue };
+        if crate::inside::check_pattern(&line.pattern).is_err() {
+            let field = format!("services.{index}.ready.log.pattern");
+            return Err(InvalidRequest::Malformed { field, reason: "is no regular expression" });
+        }
+    }
+    Ok(())
+}
+
 /// Turns a request into what will be recorded: checked, with defaults, within the caps
 /// and within what the tier can do.
 fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateError> {
@@ -175,6 +189,11 @@ fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateErr
     let tier = shared.backend.tier();
     if let Some(capability) = shared.backend.capabilities().lacks(&limits) {
         return Err(CreateError::Unsupported { tier, capability });
+    }
+    check_services(&request.services)?;
+    let wants_root = request.services.iter().any(|service| service.user == User::Root);
+    if wants_root && !shared.backend.capabilities().user_root {
+        return Err(CreateError::Unsupported { tier, capability: "user_root" });
     }
     let mut bytes = [0; ID_BYTES];
     getrandom::fill(&mut bytes).map_err(CreateError::Random)?;

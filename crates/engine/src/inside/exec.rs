@@ -8,12 +8,14 @@ pub use collect::{Collected, cut_at_end};
 pub use follow::{Following, Piece};
 
 use super::{Inside, InsideError};
+use crate::error::OperationError;
 use crate::guest::GuestError;
 use atoll_api::exec::{
-    CancelExec, Exec, GRACE_MS_DEFAULT, Signal, SignalExec, StartExec, Stream, TerminalSize,
+    CancelExec, Exec, GRACE_MS_DEFAULT, Signal, SignalExec, StartExec, Stream, TerminalSize, User,
 };
 use atoll_api::id::{ExecId, ID_BYTES};
 use atoll_protocol::exec as protocol;
+use atoll_protocol::problem::{Code, Problem};
 use tokio::io::AsyncRead;
 
 /// From where an exec is followed, and whether beyond what is there.
@@ -61,10 +63,18 @@ impl Inside {
             Some(id) => id,
             None => new_id()?,
         };
+        let wants_root = request.user == User::Root;
         let start = translate::start(id, request)?;
         self.worked();
         let followed = self.guest().start(start).await;
-        let followed = followed.map_err(|error| self.failed_start(id, error))?;
+        let followed = followed.map_err(|error| match error {
+            // Nothing else that a start needs is missing anywhere.
+            GuestError::Refused(Problem { code: Code::Unsupported, .. }) if wants_root => {
+                let (id, tier) = (self.id(), self.view.borrow().tier);
+                OperationError::Unsupported { id, tier, capability: "user_root" }.into()
+            }
+            error => self.failed_start(id, error),
+        })?;
         let is_new = followed.is_new;
         Ok(Started { is_new, following: Following::new(self.clone(), id, followed)? })
     }

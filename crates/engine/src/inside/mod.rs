@@ -18,6 +18,7 @@ pub use files::Download;
 pub(crate) use git::check_clone;
 pub use ports::ConnectError;
 pub(crate) use translate::to_guest as path_to_guest;
+pub(crate) use wait::check_pattern;
 pub use watch::{Sight, Watch};
 
 use crate::engine::Engine;
@@ -90,8 +91,8 @@ impl Engine {
 }
 
 impl Inside {
-    /// One that is being made, and whose owner has no ear for holds.
-    pub(crate) fn unfinished(
+    /// As its owner uses it, which needs no holds and hears of none.
+    pub(crate) fn of_owner(
         id: SandboxId,
         guest: Guest,
         view: latest::Receiver<Sandbox>,

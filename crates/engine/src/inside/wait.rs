@@ -46,14 +46,15 @@ impl Inside {
                 }
                 None
             }
-            WaitFor::Log(line) => Some(self.wait_for_line(line, until).await?),
-            WaitFor::Http(answer) => Some(self.wait_for_answer(answer, until).await?),
+            WaitFor::Log(line) => Some(self.line(line, until).await?),
+            WaitFor::Http(answer) => Some(self.answer(answer, until).await?),
         };
         let waited_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(Waited { waited_ms, matched })
     }
 
-    async fn wait_for_line(&self, line: LogLine, until: Instant) -> Result<String, InsideError> {
+    /// Waits for a line that an exec prints.
+    pub(crate) async fn line(&self, line: LogLine, until: Instant) -> Result<String, InsideError> {
         let pattern = pattern(&line.pattern)?;
         let place = line.stream.map_or(Place::START, |stream| Place::of(stream, 0, false));
         let follow = place.follow(line.exec);
@@ -92,7 +93,8 @@ impl Inside {
         }
     }
 
-    async fn wait_for_answer(
+    /// Waits for an answer over HTTP.
+    pub(crate) async fn answer(
         &self,
         wanted: HttpAnswer,
         until: Instant,
@@ -201,6 +203,14 @@ fn parse_status(line: &[u8]) -> Option<u16> {
     }
     let status = digits.iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'));
     (100..600).contains(&status).then_some(status)
+}
+
+/// Checks a pattern before there is anything to look at.
+///
+/// # Errors
+/// If it is no regular expression that is taken.
+pub(crate) fn check_pattern(text: &str) -> Result<(), InsideError> {
+    pattern(text).map(drop)
 }
 
 fn pattern(text: &str) -> Result<Regex, InsideError> {

@@ -208,7 +208,9 @@ fn a_service_holds_for_a_while_after_its_start_and_after_other_work() {
     let mut activity = Activity::new(at(0), HOLD_MAX, SERVICE_HOLD_MAX);
     let declared = [Service {
         name: "web".to_owned(),
-        shell: "serve".to_owned(),
+        shell: Some("serve".to_owned()),
+        command: None,
+        user: Default::default(),
         directory: None,
         env: Default::default(),
         restart: Default::default(),

@@ -91,9 +91,16 @@ impl Owner {
 
     /// Has its services kept running from now on.
     pub(super) fn keep_services(&mut self) {
-        if let Some(guest) = &*self.guest.borrow() {
-            self.services.keep(guest);
+        if let Some(inside) = self.inside() {
+            self.services.keep(&inside);
         }
+    }
+
+    /// What is inside, while there are processes.
+    fn inside(&self) -> Option<Inside> {
+        let guest = self.guest.borrow().clone()?;
+        let hold_max = self.shared.config.hold_max;
+        Some(Inside::of_owner(self.record.id, guest, self.view.subscribe(), hold_max))
     }
 
     /// Starts its services, and waits until each is ready or will not be soon. Who wants the
@@ -113,9 +120,7 @@ impl Owner {
         &mut self,
         workspace: Workspace,
     ) -> Option<Result<(), InsideError>> {
-        let guest = self.guest.borrow().clone()?;
-        let hold_max = self.shared.config.hold_max;
-        let inside = Inside::unfinished(self.record.id, guest, self.view.subscribe(), hold_max);
+        let inside = self.inside()?;
         self.while_wanted(workspace.make(inside)).await
     }
 

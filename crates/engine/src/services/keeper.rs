@@ -4,8 +4,13 @@ use super::attempt;
 use crate::clock::Clock;
 use crate::guest::{Guest, GuestError, Output};
 use crate::inside::exec::Place;
+use crate::inside::{Inside, path_to_guest as to_guest};
+use atoll_api::exec as api;
 use atoll_api::id::ExecId;
-use atoll_api::service::{READY_TIMEOUT_MS_DEFAULT, Restart, Service, ServiceState, ServiceStatus};
+use atoll_api::service::{
+    READY_TIMEOUT_MS_DEFAULT, Ready, ReadyLine, Restart, Service, ServiceState, ServiceStatus,
+};
+use atoll_api::wait::LogLine;
 use atoll_protocol::exec::{
     Cancel, Command, Ended, Input, KEEP_BYTES_DEFAULT, OnDisconnect, Outcome, Signal, Start,
     Target, User,
@@ -16,6 +21,7 @@ use atoll_protocol::problem::{Code, Problem};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 /// The pause before a service that failed is started again: after the first failure, and
 /// at most. It doubles with every failure in a row.
@@ -35,6 +41,7 @@ const END_WITHIN_MS: u64 = 5_000;
 pub(super) struct Keeper {
     index: usize,
     service: Service,
+    inside: Inside,
     guest: Guest,
     clock: Arc<dyn Clock>,
     statuses: watch::Sender<Vec<ServiceStatus>>,
@@ -61,13 +68,14 @@ impl Keeper {
     pub(super) fn new(
         index: usize,
         service: Service,
-        guest: Guest,
+        inside: Inside,
         clock: Arc<dyn Clock>,
         statuses: watch::Sender<Vec<ServiceStatus>>,
         orders: mpsc::Receiver<()>,
     ) -> Self {
         let (attempt, restarts, failures) = (0, 0, 0);
-        Self { index, service, guest, clock, statuses, orders, attempt, restarts, failures }
+        let guest = inside.guest().clone();
+        Self { index, service, inside, guest, clock, statuses, orders, attempt, restarts, failures }
     }
 
     /// Keeps the service until it ends for good. Dropped when its sandbox is to stop.
@@ -150,7 +158,7 @@ impl Keeper {
         let guest = self.guest.clone();
         let end = async move { end(&guest, id).await };
         let mut end = std::pin::pin!(end);
-        let ready = ready(self.guest.clone(), self.service.clone());
+        let ready = ready(self.inside.clone(), self.service.clone(), id);
         tokio::select! {
             biased;
             outcome = &mut end => return outcome,
@@ -166,19 +174,29 @@ impl Keeper {
 
     fn start(&self, id: ExecId) -> Result<Start, HasNul> {
         let service = &self.service;
-        let shell = ["/bin/sh", "-c", &service.shell];
+        let shell = service.shell.as_deref().unwrap_or_default();
+        let arguments = match &service.command {
+            Some(command) => command.iter().cloned().map(to_guest).collect(),
+            None => ["/bin/sh", "-c", shell]
+                .into_iter()
+                .map(Octets::try_from)
+                .collect::<Result<_, _>>()?,
+        };
         let variables = service.env.0.iter();
         Ok(Start {
             id: id.to_string(),
             command: Command {
-                arguments: shell.into_iter().map(Octets::try_from).collect::<Result<_, _>>()?,
+                arguments,
                 environment: variables
                     .map(|(name, value)| {
                         Ok((Octets::try_from(&**name)?, Some(Octets::try_from(&**value)?)))
                     })
                     .collect::<Result<_, HasNul>>()?,
                 directory: service.directory.as_deref().map(Octets::try_from).transpose()?,
-                user: User::Workload,
+                user: match service.user {
+                    api::User::User => User::Workload,
+                    api::User::Root => User::Root,
+                },
             },
             name: Some(self.service.name.clone()),
             session: None,
@@ -247,18 +265,30 @@ async fn rest(clock: &dyn Clock, time: Duration) {
 }
 
 /// Waits until a service is ready, or late.
-async fn ready(guest: Guest, service: Service) -> (ServiceState, Option<String>) {
+async fn ready(inside: Inside, service: Service, id: ExecId) -> (ServiceState, Option<String>) {
     let timeout_ms = service.ready_timeout_ms.unwrap_or(READY_TIMEOUT_MS_DEFAULT);
-    let Some(port) = service.ready.and_then(|ready| ready.port) else {
-        return (ServiceState::Ready, None);
-    };
-    match guest.wait_for_port(Wait { port, timeout_ms }).await {
-        Ok(()) => (ServiceState::Ready, None),
-        Err(GuestError::Refused(Problem { code: Code::TimedOut, .. })) => {
-            let cause = format!("nothing listened on port {port} within {timeout_ms} ms");
-            (ServiceState::Late, Some(cause))
+    let until = Instant::now() + Duration::from_millis(timeout_ms);
+    let shown = match service.ready {
+        None => return (ServiceState::Ready, None),
+        Some(Ready::Port(port)) => {
+            match inside.guest().wait_for_port(Wait { port, timeout_ms }).await {
+                Err(GuestError::Refused(Problem { code: Code::TimedOut, .. })) => {
+                    Err(format!("nothing listened on port {port} within {timeout_ms} ms"))
+                }
+                shown => shown.map_err(|error| error.to_string()),
+            }
         }
-        Err(error) => (ServiceState::Late, Some(error.to_string())),
+        Some(Ready::Log(ReadyLine { stream, pattern })) => {
+            let line = LogLine { exec: id, stream, pattern };
+            inside.line(line, until).await.map(drop).map_err(|error| error.to_string())
+        }
+        Some(Ready::Http(answer)) => {
+            inside.answer(answer, until).await.map(drop).map_err(|error| error.to_string())
+        }
+    };
+    match shown {
+        Ok(()) => (ServiceState::Ready, None),
+        Err(cause) => (ServiceState::Late, Some(cause)),
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) use attempt::id;
 pub(crate) use attempt::service_of;
 
 use crate::clock::Clock;
-use crate::guest::Guest;
+use crate::inside::Inside;
 use atoll_api::service::{Service, ServiceState, ServiceStatus};
 use keeper::Keeper;
 use std::sync::Arc;
@@ -57,16 +57,16 @@ impl Services {
         self.statuses.subscribe()
     }
 
-    /// Keeps them running in a sandbox whose guest this is, also those that run there already.
-    pub(crate) fn keep(&mut self, guest: &Guest) {
+    /// Keeps them running in this sandbox, also those that run there already.
+    pub(crate) fn keep(&mut self, inside: &Inside) {
         self.let_go();
         for (index, service) in self.declared.iter().enumerate() {
             let (order, orders) = mpsc::channel(1);
             self.orders.push(order);
             self.set_starting(index);
             let shown = self.statuses.clone();
-            let (service, guest, clock) = (service.clone(), guest.clone(), self.clock.clone());
-            let keeper = Keeper::new(index, service, guest, clock, shown, orders);
+            let (service, inside, clock) = (service.clone(), inside.clone(), self.clock.clone());
+            let keeper = Keeper::new(index, service, inside, clock, shown, orders);
             self.keepers.spawn(keeper.run());
         }
     }

@@ -31,11 +31,13 @@ fn exposure() -> Exposure {
 fn service() -> Service {
     Service {
         name: "web".to_owned(),
-        shell: "exec serve".to_owned(),
+        shell: Some("exec serve".to_owned()),
+        command: None,
+        user: Default::default(),
         directory: Some("/srv".to_owned()),
         env: Env([("PORT".to_owned(), "80".to_owned())].into()),
         restart: Restart::Always,
-        ready: Some(Ready { port: Some(80) }),
+        ready: Some(Ready::Port(80)),
         ready_timeout_ms: Some(5),
     }
 }
@@ -247,8 +249,12 @@ fn a_file_of_version_1_is_read() {
     drop(connection);
     let mut database = Database::open(&path).unwrap();
     // What came later is not in it.
-    let old =
-        Record { exposures: Exposures::new(), services: Vec::new(), ..record(1, Some("web")) };
+    let old = Record {
+        exposures: Exposures::new(),
+        services: Vec::new(),
+        workspace: None,
+        ..record(1, Some("web"))
+    };
     assert_eq!(database.load().unwrap(), [old]);
     let events = database.events(0, 10).unwrap();
     assert_eq!(events[0].what, EventKind::Stopped { forced: true });

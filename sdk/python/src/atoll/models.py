@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -39,10 +39,29 @@ class Lifecycle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyLine:
+    """A line that a service prints: a regular expression matches somewhere in it, on `stream` or on either."""
+
+    pattern: str
+    stream: Literal["stdout", "stderr"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpAnswer:
+    """An answer to `GET path` on a port of the sandbox's loopback, with this status or any below 500."""
+
+    port: int
+    path: str | None = None
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What shows that a service can be used: something listens on this port of the sandbox's loopback."""
+    """What shows that a service can be used, one of: a port listens, it printed a line, a port answers over HTTP."""
 
     port: int | None = None
+    log: ReadyLine | None = None
+    http: HttpAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +69,9 @@ class Service:
     """A command that a sandbox is to have running whenever it runs."""
 
     name: str
-    shell: str
+    shell: str | None = None
+    command: Sequence[str] | None = None
+    user: Literal["user", "root"] | None = None
     directory: str | None = None
     env: Mapping[str, str] | None = None
     restart: Literal["never", "on_failure", "always"] | None = None

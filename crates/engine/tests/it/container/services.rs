@@ -2,8 +2,11 @@
 
 use super::{Machine, also_as_ordinary, eventually};
 use crate::support::{live, named};
+use atoll_api::error::ErrorCode;
+use atoll_api::exec::{StartExec, User};
 use atoll_api::sandbox::{CreateSandbox, EventKind, HoldCause, Lifecycle, State};
-use atoll_api::service::{Ready, Restart, Service, ServiceState, ServiceStatus};
+use atoll_api::service::{Ready, ReadyLine, Restart, Service, ServiceState, ServiceStatus};
+use atoll_api::wait::HttpAnswer;
 use atoll_engine::error::OperationError;
 use atoll_engine::{Config, Engine, Wake};
 use atoll_testkit::guest::sh;
@@ -12,7 +15,9 @@ use std::time::{Duration, Instant};
 fn service(name: &str, shell: &str) -> Service {
     Service {
         name: name.to_owned(),
-        shell: shell.to_owned(),
+        shell: Some(shell.to_owned()),
+        command: None,
+        user: Default::default(),
         directory: None,
         env: Default::default(),
         restart: Restart::OnFailure,
@@ -26,7 +31,7 @@ fn web() -> Service {
     let script = "echo start >> starts; exec python3 -m http.server --bind 127.0.0.1 $PORT";
     let mut web = service("web", script);
     web.env.0.insert("PORT".to_owned(), "8123".to_owned());
-    web.ready = Some(Ready { port: Some(8123) });
+    web.ready = Some(Ready::Port(8123));
     web
 }
 
@@ -145,6 +150,84 @@ fn the_next_server_takes_services_up_and_goes_on_to_keep_them() {
 }
 
 #[test]
+fn a_service_is_ready_when_it_says_so_or_answers() {
+    also_as_ordinary("services::a_service_is_ready_when_it_says_so_or_answers");
+    let machine = Machine::new();
+    live(async {
+        let engine = machine.start().await;
+        let line = |pattern: &str| {
+            let (stream, pattern) = (None, pattern.to_owned());
+            Some(Ready::Log(ReadyLine { stream, pattern }))
+        };
+        let answer = |path: &str, status| {
+            Some(Ready::Http(HttpAnswer { port: 8125, path: Some(path.to_owned()), status }))
+        };
+        // It counts as ready not when it starts to listen, but when it says so.
+        let mut says = service("says", "sleep 0.3; echo listening on 80 >&2; exec sleep 600");
+        says.ready = line("listening on \\d+");
+        let mut silent = service("silent", "exec sleep 600");
+        (silent.ready, silent.ready_timeout_ms) = (line("listening"), Some(300));
+        let mut web = Service { shell: None, ..service("web", "") };
+        let words = ["python3", "-m", "http.server", "--bind", "127.0.0.1", "8125"];
+        web.command = Some(words.iter().map(|word| (*word).try_into().unwrap()).collect());
+        web.ready = answer("/", Some(200));
+        let mut missing = service("missing", "exec sleep 600");
+        (missing.ready, missing.ready_timeout_ms) = (answer("/none", Some(200)), Some(500));
+        let made = engine.create(with(vec![says, silent, web, missing])).await.unwrap();
+        let statuses = engine.services(made.id).unwrap();
+        let states: Vec<_> = statuses.iter().map(|status| status.state).collect();
+        let (ready, late) = (ServiceState::Ready, ServiceState::Late);
+        assert_eq!(states, [ready, late, ready, late], "{statuses:?}");
+        assert!(statuses[1].cause.as_ref().unwrap().contains("no such line"), "{statuses:?}");
+        assert!(statuses[3].cause.as_ref().unwrap().contains("404"), "{statuses:?}");
+        // Not all that it depends on is there.
+        assert_eq!(made.timeline.dependencies_ready_us, None);
+        engine.delete(made.id).await.unwrap();
+        let mut bad = service("bad", "true");
+        bad.ready = line("(");
+        let refused = engine.create(with(vec![service("ok", "true"), bad])).await.unwrap_err();
+        let field = refused.to_api().details.field;
+        assert_eq!(field.as_deref(), Some("services.1.ready.log.pattern"));
+        engine.shutdown().await;
+    });
+}
+
+#[test]
+fn a_service_of_root_needs_a_root() {
+    also_as_ordinary("services::a_service_of_root_needs_a_root");
+    let machine = Machine::new();
+    live(async {
+        let engine = machine.start().await;
+        let has_root = engine.tier().1.user_root;
+        assert_eq!(has_root, rustix::process::geteuid().is_root());
+        let who = |user| Service { user, ..service("who", "id -u > /tmp/who; exec sleep 600") };
+        let made = engine.create(with(vec![who(User::Root)])).await;
+        if has_root {
+            let id = made.unwrap().id;
+            eventually("it says who it is", || {
+                machine.guest(id).sh("cat /tmp/who").text() == "0\n"
+            })
+            .await;
+            engine.delete(id).await.unwrap();
+            return engine.shutdown().await;
+        }
+        let refused = made.unwrap_err().to_api();
+        assert_eq!(refused.code, ErrorCode::UnsupportedByTier, "{refused:?}");
+        assert_eq!(refused.details.capability.as_deref(), Some("user_root"));
+        // So does a command.
+        let id = engine.create(with(vec![who(User::User)])).await.unwrap().id;
+        let inside = engine.inside(id, Wake::Never).await.unwrap();
+        let start = |user| StartExec { shell: Some("true".to_owned()), user, ..Default::default() };
+        inside.start_exec(start(User::User)).await.unwrap();
+        let refused = inside.start_exec(start(User::Root)).await.unwrap_err().to_api();
+        assert_eq!(refused.code, ErrorCode::UnsupportedByTier, "{refused:?}");
+        assert_eq!(refused.details.capability.as_deref(), Some("user_root"));
+        engine.delete(id).await.unwrap();
+        engine.shutdown().await;
+    });
+}
+
+#[test]
 fn a_service_that_never_gets_ready_holds_nobody_for_longer_than_it_says() {
     also_as_ordinary(
         "services::a_service_that_never_gets_ready_holds_nobody_for_longer_than_it_says",
@@ -153,7 +236,7 @@ fn a_service_that_never_gets_ready_holds_nobody_for_longer_than_it_says() {
     live(async {
         let engine = machine.start().await;
         let mut slow = service("slow", "sleep 600");
-        slow.ready = Some(Ready { port: Some(8124) });
+        slow.ready = Some(Ready::Port(8124));
         slow.ready_timeout_ms = Some(300);
         let id = engine.create(with(vec![slow.clone()])).await.unwrap().id;
         let late = status(&engine, id, 0);

@@ -49,7 +49,9 @@ fn an_archive_is_there_before_services_start() {
         let engine = machine.start().await;
         let once = Service {
             name: "once".to_owned(),
-            shell: "cat state > ../seen".to_owned(),
+            shell: Some("cat state > ../seen".to_owned()),
+            command: None,
+            user: Default::default(),
             directory: Some("/home/user/app/src".to_owned()),
             env: Default::default(),
             restart: Restart::Never,
