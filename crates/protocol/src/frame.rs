@@ -278,6 +278,14 @@ impl Decoder {
         Ok(self.announced()?.is_some_and(whole))
     }
 
+    /// Gives memory back that a long frame took. Nothing that was received is lost.
+    pub fn shrink(&mut self) {
+        self.buffer.copy_within(self.received.clone(), 0);
+        self.received = 0..self.received.len();
+        self.buffer.truncate(self.received.len().max(SPACE_BYTES));
+        self.buffer.shrink_to_fit();
+    }
+
     /// Says whether bytes are left that are not a whole frame: where the stream
     /// ends so, it was cut off.
     #[must_use]
@@ -285,7 +293,12 @@ impl Decoder {
         !self.received.is_empty()
     }
 
-    fn announced(&self) -> Result<Option<(Kind, usize)>, FrameError> {
+    /// What the next frame is, and how long its payload, as soon as its header is there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoder::next`].
+    pub fn announced(&self) -> Result<Option<(Kind, usize)>, FrameError> {
         let received = &self.buffer[self.received.clone()];
         let Some((&[a, b, c, d, kind], _)) = received.split_first_chunk::<HEADER_BYTES>() else {
             return Ok(None);

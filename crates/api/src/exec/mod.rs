@@ -9,8 +9,8 @@ pub use act::{CancelExec, GRACE_MS_DEFAULT, GRACE_MS_MAX, ResizeExec, Signal, Si
 pub use event::{AttachAction, AttachEvent, Dropped, End, EndReason, OutputEvent};
 pub use output::{ExecResult, Kept, Output, RESULT_BYTES_MAX};
 pub use start::{
-    ARGUMENTS_BYTES_MAX, KEEP_BYTES_DEFAULT, KEEP_BYTES_MAX, KEEP_BYTES_MIN, NAME_BYTES_MAX,
-    OnDisconnect, StartExec, Stdin, TerminalSize, User, WAIT_MS_MAX,
+    ARGUMENTS_BYTES_MAX, ARGUMENTS_COUNT_MAX, KEEP_BYTES_DEFAULT, KEEP_BYTES_MAX, KEEP_BYTES_MIN,
+    NAME_BYTES_MAX, OnDisconnect, StartExec, Stdin, TerminalSize, User, WAIT_MS_MAX,
 };
 
 use crate::error::ApiError;

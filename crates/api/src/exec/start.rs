@@ -10,6 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub const WAIT_MS_MAX: u64 = 3_600_000;
 /// Longest command in bytes: its words with a NUL behind each, or a text of shell.
 pub const ARGUMENTS_BYTES_MAX: usize = 512 * 1024;
+/// Most words of a command.
+pub const ARGUMENTS_COUNT_MAX: usize = 64 * 1024;
 /// Longest name of an exec or of a session, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Fewest bytes that may be kept of one stream.
@@ -32,7 +34,7 @@ pub struct StartExec {
     pub id: Option<ExecId>,
     /// The program, looked for along PATH if it has no slash, and its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(min_items = 1)]
+    #[schema(min_items = 1, max_items = 65536)]
     pub command: Option<Vec<Octets>>,
     /// A text that `/bin/sh -c` runs, or bash where there is a session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -148,6 +150,9 @@ impl StartExec {
             (Some(words), None) => {
                 let bytes = words.iter().map(|word| word.as_bytes().len() + 1).sum();
                 not_longer("command", bytes, ARGUMENTS_BYTES_MAX)?;
+                if words.len() > ARGUMENTS_COUNT_MAX {
+                    return malformed("command", "has more than 65536 words");
+                }
                 if self.session.is_some() {
                     return malformed("command", "is there beside session, which runs shell");
                 }
@@ -265,6 +270,7 @@ mod tests {
             (json!({"command": ["a"], "shell": "a"}), "shell"),
             (json!({"command": ["a"], "session": "main"}), "command"),
             (json!({"command": ["x".repeat(ARGUMENTS_BYTES_MAX)]}), "command"),
+            (json!({"command": vec!["x"; ARGUMENTS_COUNT_MAX + 1]}), "command"),
             (json!({"shell": ""}), "shell"),
             (json!({"shell": "a\0"}), "shell"),
             (json!({"shell": "x".repeat(ARGUMENTS_BYTES_MAX + 1)}), "shell"),

@@ -13,6 +13,13 @@ use atoll_protocol::request::{Event, Reply, Request};
 use bytes::Bytes;
 use std::time::Duration;
 
+/// Longest command that a guest may tell of, in bytes with one behind each word: some more
+/// than can be asked for.
+const ARGUMENTS_BYTES_MAX: usize = 576 << 10;
+
+/// Most words that it may have.
+const ARGUMENTS_COUNT_MAX: usize = 64 << 10;
+
 /// An exec that is being followed.
 #[derive(Debug)]
 pub struct Followed {
@@ -189,6 +196,7 @@ impl Guest {
         let patience = self.shared.settings.answer;
         match Connection::ask(&self.shared, request, Answers::Long, patience).await? {
             (connection, Reply::Started { is_new, status }) if status.id == id => {
+                check_length(&status)?;
                 Ok((connection, is_new, status))
             }
             _ => Err(GuestError::malformed("it answers something else")),
@@ -207,6 +215,7 @@ impl Guest {
             _ => None,
         })
         .await
+        .and_then(|execs| execs.iter().try_for_each(check_length).map(|()| execs))
     }
 
     /// Sends a signal.
@@ -245,6 +254,16 @@ impl Guest {
     pub async fn forget(&self, id: impl Into<String>) -> Result<(), GuestError> {
         self.done(&Request::Forget(Forget { id: id.into() }), Duration::ZERO).await
     }
+}
+
+/// A command is no longer than one that can be asked for.
+fn check_length(status: &Status) -> Result<(), GuestError> {
+    let words = &status.arguments;
+    let bytes: usize = words.iter().map(|word| word.as_bytes().len() + 1).sum();
+    if words.len() > ARGUMENTS_COUNT_MAX || bytes > ARGUMENTS_BYTES_MAX {
+        return Err(GuestError::malformed("it tells of a command longer than any"));
+    }
+    Ok(())
 }
 
 fn check_arguments(asked: &[Octets], told: &[Octets]) -> Result<(), GuestError> {

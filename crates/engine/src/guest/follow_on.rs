@@ -66,8 +66,19 @@ impl FollowOn {
                 Ok(())
             }
             Ok(_) => Err(GuestError::malformed("another exec has the same id now")),
-            Err(GuestError::NotThere { .. } | GuestError::Refused(_)) => {
-                Err(GuestError::Lost { known: Known::Answered, cut: Cut::Ended })
+            Err(
+                GuestError::NotThere { .. }
+                | GuestError::Connect { .. }
+                | GuestError::Busy { .. }
+                | GuestError::Refused(_),
+            ) => Err(GuestError::Lost { known: Known::Answered, cut: Cut::Ended }),
+            // That nothing was asked on this connection says nothing of the exec, which
+            // had begun.
+            Err(GuestError::Lost { cut, .. }) => {
+                Err(GuestError::Lost { known: Known::Answered, cut })
+            }
+            Err(GuestError::TimedOut { after, .. }) => {
+                Err(GuestError::TimedOut { known: Known::Answered, after })
             }
             Err(error) => Err(error),
         }

@@ -15,6 +15,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 /// Longest JSON of an answer that has no lists in it, in bytes. What is decoded
@@ -58,6 +59,8 @@ pub(super) struct Hearing {
     decoder: Decoder,
     answers: Answers,
     descriptor: Option<OwnedFd>,
+    /// For a frame that takes much memory, as long as it comes.
+    room: Option<OwnedSemaphorePermit>,
     /// Silence for too long is a loss.
     pub(super) is_supervised: bool,
     /// Since when there is nothing to read.
@@ -75,6 +78,7 @@ impl Hearing {
             decoder: Decoder::default(),
             answers,
             descriptor: None,
+            room: None,
             is_supervised: false,
             waiting: None,
             began: Instant::now(),
@@ -114,8 +118,12 @@ impl Hearing {
             tokio::task::coop::consume_budget().await;
             if let Some(said) = self.take()? {
                 self.waiting = None;
+                if self.room.take().is_some() {
+                    self.decoder.shrink();
+                }
                 return Ok(said);
             }
+            self.make_room().await?;
             match stream.try_io(Interest::READABLE, || self.read(stream)) {
                 Ok(0) => return Err(self.lost(Cut::Ended)),
                 Ok(length) => {
@@ -133,6 +141,25 @@ impl Hearing {
                 Err(_) => return Err(self.lost(Cut::Ended)),
             }
         }
+    }
+
+    /// Judges a frame by its header, before there is memory for the rest; a long one that
+    /// is due waits until few others of this sandbox are on their way.
+    async fn make_room(&mut self) -> Result<(), GuestError> {
+        let announced = self.decoder.announced().map_err(|error| GuestError::frame(&error))?;
+        let Some((kind, length)) = announced else { return Ok(()) };
+        let is_text = matches!(kind, Kind::Reply | Kind::Problem | Kind::Event | Kind::Request);
+        if !is_text || length <= SHORT_BYTES_MAX {
+            return Ok(());
+        }
+        if kind != Kind::Reply || self.answers != Answers::Long {
+            return Err(too_long(kind, length));
+        }
+        if self.room.is_none() {
+            let room = Arc::clone(&self.shared.long).acquire_owned().await;
+            self.room = room.ok();
+        }
+        Ok(())
     }
 
     /// The descriptor that came along.
@@ -243,9 +270,13 @@ pub(super) fn out_of_place(said: &Said) -> GuestError {
 fn read<T: DeserializeOwned>(frame: &Frame<'_>, bytes_max: usize) -> Result<T, GuestError> {
     let (kind, length) = (frame.kind, frame.payload.len());
     if length > bytes_max {
-        return Err(GuestError::malformed(format!("a {kind:?} frame of {length} bytes here")));
+        return Err(too_long(kind, length));
     }
     frame.json().map_err(|error| GuestError::frame(&error))
+}
+
+fn too_long(kind: Kind, length: usize) -> GuestError {
+    GuestError::malformed(format!("a {kind:?} frame of {length} bytes here"))
 }
 
 fn problem(frame: &Frame<'_>) -> Result<Problem, GuestError> {

@@ -18,7 +18,7 @@
 //! | hand a strange socket over | `Malformed`, and it is closed |
 //!
 //! A connection has one frame in memory, and a sandbox has a limited number of
-//! connections. What of this is text (paths, messages, arguments) is data: nothing
+//! connections, few of which may bring a long answer at a time. What of this is text (paths, messages, arguments) is data: nothing
 //! here opens a path that a guest names.
 //!
 //! Who drops a future or a stream ends its connection. Operations that had been asked

@@ -14,6 +14,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// Connections to ports of the sandbox at once.
     pub ports_max: usize,
+    /// Answers with long lists that are taken in at once; more of them wait.
+    pub long_max: usize,
     /// How often a guest with nothing to say says so.
     pub heartbeat: Duration,
     /// How long the guest may take to begin an operation, or to do a short one.
@@ -27,6 +29,7 @@ impl Default for Settings {
         Self {
             connections_max: 128,
             ports_max: 256,
+            long_max: 4,
             heartbeat: Duration::from_millis(HEARTBEAT_MS),
             answer: Duration::from_secs(30),
             work: Duration::from_secs(600),
@@ -47,6 +50,7 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) connections: Arc<Semaphore>,
     pub(super) ports: Arc<Semaphore>,
+    pub(super) long: Arc<Semaphore>,
     voice: Mutex<Voice>,
 }
 
@@ -63,8 +67,9 @@ impl Shared {
     pub(super) fn new(path: PathBuf, settings: Settings) -> Self {
         let connections = Arc::new(Semaphore::new(settings.connections_max));
         let ports = Arc::new(Semaphore::new(settings.ports_max));
+        let long = Arc::new(Semaphore::new(settings.long_max));
         let voice = Mutex::new(Voice::Runs(Instant::now()));
-        Self { path, settings, connections, ports, voice }
+        Self { path, settings, connections, ports, long, voice }
     }
 
     pub(super) fn expect_silence(&self) {

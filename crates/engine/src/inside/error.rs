@@ -206,8 +206,9 @@ fn of_guest(error: &GuestError) -> ApiError {
         GuestError::TooLong(_) => {
             hopeless(ErrorCode::TooLarge, error, "ask for less at once, or write it to a file")
         }
+        // Which versions it speaks is the guest's word, and so no fault of the server.
         GuestError::Version(_) => hopeless(
-            ErrorCode::Internal,
+            ErrorCode::WrongState,
             error,
             "stop and start the sandbox, which renews its guest",
         ),

@@ -2,13 +2,16 @@
 
 mod ending;
 mod execs;
+mod hostile;
 mod limits;
 mod log;
 mod names;
 mod places;
 mod preview;
+mod severed;
 pub(crate) mod support;
 mod tcp;
+mod wire;
 mod work;
 
 use super::each;

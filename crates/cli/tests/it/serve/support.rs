@@ -78,6 +78,10 @@ impl<'a> Served<'a> {
         answer.body["state"].as_str().unwrap_or_default().to_owned()
     }
 
+    pub(crate) fn project(&self) -> &'a Project {
+        self.project
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
@@ -130,6 +134,18 @@ pub(crate) fn socket(project: &Project) -> PathBuf {
 
 pub(crate) fn log(project: &Project) -> String {
     std::fs::read_to_string(project.outside().join("log")).unwrap_or_default()
+}
+
+/// Where the guest of a sandbox listens, as its creation was answered.
+pub(crate) fn guest_of(project: &Project, made: &Value) -> PathBuf {
+    state(project).join("sandboxes").join(made["id"].as_str().unwrap()).join("guest")
+}
+
+/// The most memory that a server has held so far (proc_pid_status(5)).
+pub(crate) fn peak_kib(served: &Served<'_>) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", served.child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 /// `atoll serve` with its own places; its log goes to a file.

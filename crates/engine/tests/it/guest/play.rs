@@ -22,6 +22,7 @@ pub(super) fn hasty() -> Settings {
     Settings {
         connections_max: 8,
         ports_max: 2,
+        long_max: 2,
         heartbeat: Duration::from_millis(60),
         answer: Duration::from_millis(400),
         work: Duration::from_millis(400),

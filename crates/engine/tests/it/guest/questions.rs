@@ -6,9 +6,11 @@ use super::play::{
 };
 use crate::support::live;
 use atoll_engine::guest::{GuestError, Known};
+use atoll_protocol::exec::Status;
 use atoll_protocol::files;
 use atoll_protocol::frame::Kind;
 use atoll_protocol::hello::Hello;
+use atoll_protocol::octets::Octets;
 use atoll_protocol::problem::Code;
 use atoll_protocol::request::{Event, Reply, Request};
 
@@ -130,6 +132,32 @@ fn a_long_answer_where_a_short_one_is_due_is_not_decoded() {
         let player = says(reply(&Reply::Execs(execs.clone())), Then::Listen);
         assert_malformed(player.guest.state().await, "frame of");
         assert_eq!(player.guest.execs().await.unwrap(), execs);
+    });
+}
+
+#[test]
+fn a_frame_that_is_too_long_here_is_refused_by_its_header() {
+    live(async {
+        let header = raw(Kind::Event, &vec![b' '; 100 << 10])[..5].to_vec();
+        let player = says([hello(), header].concat(), Then::Listen);
+        // The rest never comes, and is not waited for.
+        assert_malformed(player.guest.state().await, "a Event frame of");
+    });
+}
+
+#[test]
+fn a_command_longer_than_any_is_malformed() {
+    live(async {
+        let told = |words: Vec<Octets>| {
+            let one = Status { arguments: words, ..status("one") };
+            says(reply(&Reply::Execs(vec![one])), Then::Listen)
+        };
+        let many = told(vec![path("x"); (64 << 10) + 1]);
+        assert_malformed(many.guest.execs().await, "a command longer than any");
+        let long = told(vec![path(&"x".repeat(600 << 10))]);
+        assert_malformed(long.guest.execs().await, "a command longer than any");
+        let fine = told(vec![path(&"x".repeat(512 << 10))]);
+        assert_eq!(fine.guest.execs().await.unwrap().len(), 1);
     });
 }
 
