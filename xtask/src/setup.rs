@@ -33,6 +33,7 @@ const DEBIAN_PACKAGES: &[DebianPackage] = &[
     program("c++", "g++", "libFuzzer is C++"),
     program("ccache", "ccache", "a compiler's cache inside"),
     program("cc", "gcc", "zstd is C; the linker"),
+    program("chromium", "chromium", "a preview in a browser"),
     program("curl", "curl", "previews, as a client of HTTP/2 too"),
     program("fish", "fish", "an interactive shell on the terminal inside"),
     program("git", "git", "work inside the sandbox; tidy lists files by it"),

@@ -19,7 +19,7 @@ import atoll
 
 T = TypeVar("T")
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).resolve().parents[3]
 ORDINARY = 54_321
 DEADLINE_SECONDS = 20.0
 
@@ -55,7 +55,7 @@ def program() -> Path:
 class Server:
     """`atoll serve` as this user or, asked by root, as an ordinary one. At the end nothing is left of it."""
 
-    def __init__(self, uid: int | None) -> None:
+    def __init__(self, uid: int | None, *flags: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="atoll-sdk-"))
         self.socket = self.folder / "atoll.sock"
         self.log = self.folder / "log"
@@ -63,7 +63,7 @@ class Server:
         # An ordinary user may not reach where it was built.
         shutil.copy(program(), copy)
         command = [str(copy), "serve", "--state", str(self.folder / "state"), "--socket", str(self.socket)]
-        command += ["--listen", "127.0.0.1:0"]
+        command += ["--listen", "127.0.0.1:0", *flags]
         if uid is not None:
             os.chown(self.folder, uid, uid)
             command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *command]

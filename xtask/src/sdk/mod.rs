@@ -1,6 +1,7 @@
 //! `cargo xtask ci --only sdk`: the SDKs against the built program.
 
 mod jobs;
+mod node;
 mod ordinary;
 mod python;
 
@@ -10,7 +11,7 @@ use jobs::Job;
 use ordinary::Place;
 use python::Environment;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,8 @@ use std::process::Command;
 
 /// What the SDKs are checked with; nothing happens where it is there.
 pub(crate) fn install() -> Result<()> {
-    Environment::make().map(drop)
+    let python = Environment::make().map(drop);
+    node::demo().map(drop).and(python)
 }
 
 pub(crate) fn run() -> Result<()> {
@@ -33,13 +35,24 @@ pub(crate) fn run() -> Result<()> {
     let mut runs = Runs { program: place.path("atoll"), folders: Vec::new() };
     let mut tests = environment.python();
     tests.args(["-m", "pytest", "-q"]);
-    jobs.push(Job { name: "python-tests", commands: vec![runs.add(tests)?] });
+    jobs.push(Job { name: "python-tests", commands: vec![runs.add("python", tests)?] });
     if rustix::process::geteuid().is_root() {
         let mut tests = place.command();
         tests.arg(place.path("tools/bin/python")).args(["-B", "-m", "pytest", "-q"]);
         tests.arg(place.path("repository/sdk/python"));
-        jobs.push(Job { name: "python-tests-ordinary", commands: vec![runs.add(tests)?] });
+        jobs.push(Job {
+            name: "python-tests-ordinary",
+            commands: vec![runs.add("python", tests)?],
+        });
     }
+    let mut demo = environment.python();
+    demo.args(["-m", "pytest", "-q", "../demo"]);
+    match node::demo() {
+        Ok(modules) => drop(demo.env("ATOLL_DEMO_MODULES", modules)),
+        // The tests say that they are skipped.
+        Err(error) => println!("no packages for the demo: {error:#}"),
+    }
+    jobs.push(Job { name: "demo", commands: vec![runs.add("demo", demo)?] });
     let outcome = jobs::run(jobs, &folder()?.join("logs"));
     let skipped = runs.skipped()?;
     for line in &skipped {
@@ -76,38 +89,38 @@ fn program() -> Result<PathBuf> {
 /// Runs of the same tests, by this user and that.
 struct Runs {
     program: PathBuf,
-    folders: Vec<tempfile::TempDir>,
+    /// Of which tests, and where their skips are.
+    folders: Vec<(&'static str, tempfile::TempDir)>,
 }
 
 impl Runs {
     /// Tells a test run which program to test, and where to write its skips.
-    fn add(&mut self, mut tests: Command) -> Result<Command> {
+    fn add(&mut self, of: &'static str, mut tests: Command) -> Result<Command> {
         let folder = tempfile::Builder::new().prefix("atoll-skips-").tempdir()?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777))?;
         tests.env(skips::FOLDER_VARIABLE, folder.path()).env("ATOLL_PROGRAM", &self.program);
-        self.folders.push(folder);
+        self.folders.push((of, folder));
         Ok(tests)
     }
 
     /// Skips of all runs; what one of them tested is tested.
     fn skipped(&self) -> Result<Vec<String>> {
-        let mut counts = BTreeMap::new();
-        for folder in &self.folders {
-            for line in lines_below(folder.path())? {
-                *counts.entry(line).or_insert(0) += 1;
+        let mut skipped: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+        for (of, folder) in &self.folders {
+            let lines = lines_below(folder.path())?;
+            match skipped.get_mut(of) {
+                Some(before) => before.retain(|line| lines.contains(line)),
+                None => drop(skipped.insert(of, lines)),
             }
         }
-        Ok(counts
-            .into_iter()
-            .filter(|(_, n)| *n == self.folders.len())
-            .map(|(line, _)| line)
-            .collect())
+        let all: BTreeSet<String> = skipped.into_values().flatten().collect();
+        Ok(all.into_iter().collect())
     }
 }
 
 /// The lines of all files in a folder.
-fn lines_below(folder: &Path) -> Result<Vec<String>> {
-    let mut lines = Vec::new();
+fn lines_below(folder: &Path) -> Result<BTreeSet<String>> {
+    let mut lines = BTreeSet::new();
     for entry in fs::read_dir(folder)? {
         lines.extend(fs::read_to_string(entry?.path())?.lines().map(ToOwned::to_owned));
     }
@@ -122,13 +135,17 @@ mod tests {
     fn what_one_run_tested_is_not_skipped() {
         let mut runs = Runs { program: PathBuf::new(), folders: Vec::new() };
         for root in [None, Some("ordinary")] {
-            runs.add(Command::new("true")).unwrap();
-            let folder = runs.folders.last().unwrap().path();
+            runs.add("python", Command::new("true")).unwrap();
+            let folder = runs.folders.last().unwrap().1.path();
             fs::write(folder.join("pause.txt"), "SKIPPED pause: no group\n").unwrap();
             if let Some(reason) = root {
                 fs::write(folder.join("root.txt"), format!("SKIPPED root: {reason}\n")).unwrap();
             }
         }
-        assert_eq!(runs.skipped().unwrap(), ["SKIPPED pause: no group"]);
+        runs.add("demo", Command::new("true")).unwrap();
+        let folder = runs.folders.last().unwrap().1.path();
+        fs::write(folder.join("root.txt"), "SKIPPED browser: none\n").unwrap();
+        let skipped = runs.skipped().unwrap();
+        assert_eq!(skipped, ["SKIPPED browser: none", "SKIPPED pause: no group"]);
     }
 }

@@ -67,7 +67,11 @@ impl Environment {
         types.args(["-m", "mypy", "--strict", "--cache-dir"]).arg(super::folder()?.join("mypy"));
         let mut generated = self.python();
         generated.args(["unasync.py", "--check"]);
-        Ok(vec![types, generated])
+        let mut demo = self.python();
+        demo.args(["-m", "mypy", "--strict", "--cache-dir"])
+            .arg(super::folder()?.join("mypy-demo"));
+        demo.arg("../demo").env("MYPYPATH", "tests");
+        Ok(vec![types, demo, generated])
     }
 }
 

@@ -1,0 +1,37 @@
+//! Packages from npm.
+
+use crate::process;
+use crate::workspace;
+use anyhow::{Context as _, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The page of the demo; its packages are kept apart from it, since it is copied as it is.
+const DEMO: &str = "sdk/demo/app";
+
+/// Installs the packages of the demo, or leaves them as they are if they are of its list.
+pub(super) fn demo() -> Result<PathBuf> {
+    let folder = super::folder()?.join("demo");
+    install(&workspace::root().join(DEMO), &folder)?;
+    Ok(folder.join("node_modules"))
+}
+
+/// Installs what the list in `from` says into another folder.
+fn install(from: &Path, folder: &Path) -> Result<()> {
+    let wanted = fs::read_to_string(from.join("package-lock.json"))?;
+    let made_of = folder.join("node_modules/made-of.txt");
+    if fs::read_to_string(&made_of).is_ok_and(|had| had == wanted) {
+        return Ok(());
+    }
+    println!("missing packages of npm: {}", from.display());
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for name in ["package.json", "package-lock.json"] {
+        fs::copy(from.join(name), folder.join(name))?;
+    }
+    let mut npm = Command::new("npm");
+    // No package runs anything here, and the network is asked for packages alone.
+    npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"]);
+    process::run(npm.current_dir(folder)).context("npm cannot install")?;
+    fs::write(&made_of, wanted).with_context(|| format!("cannot write {}", made_of.display()))
+}
