@@ -146,7 +146,7 @@ impl Server {
         }
         self.settle();
         self.hand_over();
-        self.connections.retain(|connection| !connection.is_closed());
+        self.let_go();
     }
 
     // Waiting.
@@ -422,15 +422,23 @@ impl Server {
     /// The other side is gone, or says nothing more.
     fn disconnected(&mut self, index: usize) {
         let connection = &mut self.connections[index];
-        if let Role::Following(following) = &connection.role
-            && following.on_disconnect == OnDisconnect::Kill
-            && let Some(exec) = self.execs.find_mut(&following.id)
-        {
-            exec.kill(Cause::Disconnected);
-        }
         if !matches!(connection.role, Role::Served) {
             connection.close();
         }
+    }
+
+    /// Forgets connections that are over. A follower that is gone, which is seen as well by
+    /// what it cannot be given, may take its exec along.
+    fn let_go(&mut self) {
+        for connection in self.connections.iter().filter(|connection| connection.is_closed()) {
+            if let Role::Following(following) = &connection.role
+                && following.on_disconnect == OnDisconnect::Kill
+                && let Some(exec) = self.execs.find_mut(&following.id)
+            {
+                exec.kill(Cause::Disconnected);
+            }
+        }
+        self.connections.retain(|connection| !connection.is_closed());
     }
 
     /// Gives every connection what there is for it.

@@ -155,6 +155,25 @@ fn an_exec_outlives_its_client_unless_it_is_not_to() {
 }
 
 #[test]
+fn a_client_that_goes_while_it_is_told_something_is_gone_too() {
+    each(|guest| {
+        let mark = marker();
+        let start = exec::Start {
+            on_disconnect: exec::OnDisconnect::Kill,
+            ..sh(&format!("while :; do echo more; done; : {mark}"))
+        };
+        let mut client = guest.ask(&Request::Start(start.clone()));
+        client.started();
+        client.expect("more");
+        // What it is sent cannot be given, and no end of the connection is seen before.
+        client.stream.shutdown(std::net::Shutdown::Read).unwrap();
+        wait_until("its end", || guest.status(&start.id).ended.is_some());
+        assert_eq!(guest.status(&start.id).ended.unwrap().cause, Some(Cause::Disconnected));
+        left(&mark, <[i32]>::is_empty);
+    });
+}
+
+#[test]
 fn time_does_not_pass_while_the_clock_is_held() {
     each(|guest| {
         let start = exec::Start { timeout_ms: Some(300), ..sh("echo ready; exec sleep 600") };
