@@ -8,10 +8,23 @@ use atoll_jail::confine::{Filters, Listening};
 use atoll_jail::enter::{self, EnterError, Launched, Side};
 use atoll_jail::{overlay, spec};
 use atoll_sys::netns;
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
+use std::sync::LazyLock;
+
+/// The filters for commands of the user and of the root inside.
+static FILTERS: LazyLock<[Filters; 2]> = LazyLock::new(|| {
+    let confinement = view::confinement(Vec::new(), true);
+    [Filters::build(&confinement, &[], Listening::Nobody), Filters::for_root(&confinement)]
+});
+
+/// Has everything ready that is the same for all orders, in the process that makers are
+/// copies of.
+pub(crate) fn prepare() {
+    LazyLock::force(&FILTERS);
+}
 
 /// Carries out `order`, which came at `begun_us`, and answers on `reply`.
 pub(crate) fn make(order: &Order, reply: &OwnedFd, begun_us: u64) {
@@ -51,8 +64,8 @@ fn start(order: &Order, begun_us: u64) -> Result<(Answer, Launched), Failed> {
         user: view.spec.user,
         others: order.root.iter().flat_map(|root| &root.ids).map(ids).collect(),
         steps,
-        filters: Filters::build(&view.confinement, &[], Listening::Nobody),
-        root_filters: order.root.as_ref().map(|_| Filters::for_root(&view.confinement)),
+        filters: FILTERS[0].clone(),
+        root_filters: order.root.as_ref().map(|_| FILTERS[1].clone()),
         of_root: match order.image {
             Image::Writable(_) => Vec::new(),
             Image::Host | Image::Directory(_) => vec![view::ROOT_HOME],
@@ -70,7 +83,9 @@ fn start(order: &Order, begun_us: u64) -> Result<(Answer, Launched), Failed> {
             Failed::new(step, &error, errno.unwrap_or(0))
         })?;
     let socket = bind(order.socket.as_path())?;
-    let launched = match enter::enter(network, None).map_err(|error| refused(&error))? {
+    let group = order.group.as_ref().map(|path| open(path.as_path())).transpose()?;
+    let group = group.as_ref().map(OwnedFd::as_fd);
+    let launched = match enter::enter(network, group).map_err(|error| refused(&error))? {
         Side::Inside(newborn) => guest::become_guest(newborn, plan, handed, socket),
         Side::Outside(launched) => launched,
     };
@@ -100,6 +115,12 @@ fn writable_root(layers: &Layers, userns: &OwnedFd) -> Result<OwnedFd, Failed> {
 
 fn ids(ids: &order::Ids) -> spec::Ids {
     spec::Ids { inside: ids.inside, outside: ids.outside, count: ids.count }
+}
+
+fn open(group: &Path) -> Result<OwnedFd, Failed> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(group, flags, Mode::empty())
+        .map_err(|error| Failed::io("cgroup", &error.into()))
 }
 
 /// The guest's socket, on which it will listen itself: until then nobody finds it.

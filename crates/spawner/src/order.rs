@@ -37,6 +37,10 @@ pub struct Order {
     pub environment: Vec<(Octets, Octets)>,
     /// Where commands start.
     pub directory: Octets,
+    /// Directory of the control group of version 2 in which it is to be from its start; no
+    /// other than the server's where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Octets>,
     /// Most open files of a process; as the server has it where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u64>,

@@ -37,6 +37,7 @@ pub fn run(orders: &OwnedFd) -> io::Result<()> {
     process::set_signal_mask(SignalSet::ALL)?;
     let signals = process::signal_descriptor(SignalSet::ALL)?;
     let mut buffer = vec![0; BYTES_MAX];
+    maker::prepare();
     loop {
         let mut waiting =
             [PollFd::new(orders, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];

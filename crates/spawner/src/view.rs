@@ -67,16 +67,21 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
     let (hostname, private_bytes) = (order.hostname.clone(), order.private_bytes);
     Ok(View {
         spec: Spec { user, root, view, hostname, private_bytes },
-        confinement: Confinement {
-            writable,
-            openable: vec!["/dev".into(), "/proc".into()],
-            ptrace: true,
-            nested_userns: false,
-            has_helper: false,
-            has_root: order.root.is_some(),
-        },
+        confinement: confinement(writable, order.root.is_some()),
         handed,
     })
+}
+
+/// What commands may do, of which the filter is the same for all sandboxes.
+pub(crate) fn confinement(writable: Vec<PathBuf>, has_root: bool) -> Confinement {
+    Confinement {
+        writable,
+        openable: vec!["/dev".into(), "/proc".into()],
+        ptrace: true,
+        nested_userns: false,
+        has_helper: false,
+        has_root,
+    }
 }
 
 const ETC: &str = "/etc";

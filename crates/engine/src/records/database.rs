@@ -342,39 +342,50 @@ fn make_private(path: &Path) -> io::Result<()> {
     options.open(path).map(drop)
 }
 
+/// Carries out a statement that is compiled once: compiling takes longer than writing.
+fn execute(
+    transaction: &Transaction<'_>,
+    statement: &str,
+    values: impl rusqlite::Params,
+) -> rusqlite::Result<()> {
+    transaction.prepare_cached(statement)?.execute(values).map(drop)
+}
+
 fn write_record(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<()> {
     let record = &change.record;
     let id = record.id.to_string();
     if change.fate == Fate::Forget {
         // The name goes with it.
-        return transaction.execute("DELETE FROM sandboxes WHERE id = ?1", [&id]).map(drop);
+        return execute(transaction, "DELETE FROM sandboxes WHERE id = ?1", [&id]);
     }
     let body = serde_json::to_string(record).expect("a record has string keys only");
-    transaction.execute(
+    execute(
+        transaction,
         "INSERT INTO sandboxes (id, body) VALUES (?1, ?2)
          ON CONFLICT (id) DO UPDATE SET body = excluded.body",
         [&id, &body],
     )?;
     match &record.name {
-        Some(name) if record.state != State::Deleted => transaction
-            .execute(
-                "INSERT INTO names (name, id) VALUES (?1, ?2) ON CONFLICT (id) DO NOTHING",
-                [name.as_str(), &id],
-            )
-            .map(drop),
-        _ => transaction.execute("DELETE FROM names WHERE id = ?1", [&id]).map(drop),
+        Some(name) if record.state != State::Deleted => execute(
+            transaction,
+            "INSERT INTO names (name, id) VALUES (?1, ?2) ON CONFLICT (id) DO NOTHING",
+            [name.as_str(), &id],
+        ),
+        _ => execute(transaction, "DELETE FROM names WHERE id = ?1", [&id]),
     }
 }
 
 /// Writes the event and lets the oldest ones go; gives its number.
 fn write_event(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<u64> {
     let body = serde_json::to_string(&change.what).expect("an event has string keys only");
-    transaction.execute(
+    execute(
+        transaction,
         "INSERT INTO events (at_us, id, body) VALUES (?1, ?2, ?3)",
         (change.at.unix_us(), change.record.id.to_string(), body),
     )?;
     let seq = transaction.last_insert_rowid();
-    transaction.execute(
+    execute(
+        transaction,
         "DELETE FROM events WHERE seq <= ?1",
         [seq.saturating_sub(i64::from(EVENTS_KEPT))],
     )?;

@@ -208,6 +208,12 @@ impl Group {
         self.nodes.iter().find(|node| node.v1.is_none()).map(|node| node.dir.as_fd())
     }
 
+    /// The same by its path, for whoever has it cloned elsewhere.
+    #[must_use]
+    pub fn join_path(&self) -> Option<&Path> {
+        self.nodes.iter().find(|node| node.v1.is_none()).map(|node| node.path.as_path())
+    }
+
     /// Whether [`Self::attach`] has anything to do. The first attach after a
     /// while costs 8 ms: the kernel waits for a grace period.
     pub fn needs_attach(&self) -> bool {

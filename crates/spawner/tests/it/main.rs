@@ -89,6 +89,7 @@ impl Host {
                 .map(|(name, value)| (text(name), text(value)))
                 .into(),
             directory: text("/home/user"),
+            group: None,
             open_files: Some(256),
             processes: None,
         }

@@ -29,7 +29,14 @@ pub(super) struct Places {
     /// Locked: one server at a time has these sandboxes.
     fd: OwnedFd,
     /// Held while an `/etc` is put together, for all sandboxes share them.
-    etc: Mutex<()>,
+    etc: Mutex<Option<Looked>>,
+}
+
+/// The `/etc` made of this machine's, and when it was the same.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) at: Instant,
+    pub(super) directory: PathBuf,
 }
 
 impl Places {
@@ -50,7 +57,7 @@ impl Places {
             return Err(BackendError::Call { step, source });
         }
         lock(&fd, &state, patience).map_err(call(step))?;
-        let places = Self { state, fd, etc: Mutex::new(()) };
+        let places = Self { state, fd, etc: Mutex::new(None) };
         places.clear_stages()?;
         places.clear_images()?;
         Ok(places)
@@ -136,7 +143,7 @@ impl Places {
     }
 
     /// Lets nobody else put an `/etc` together in the directory that it gives.
-    pub(super) fn etc(&self) -> (PathBuf, MutexGuard<'_, ()>) {
+    pub(super) fn etc(&self) -> (PathBuf, MutexGuard<'_, Option<Looked>>) {
         // What a panic left half made is not used: names are given at the end.
         let guard = self.etc.lock().unwrap_or_else(PoisonError::into_inner);
         (self.state.join(ETC), guard)

@@ -140,14 +140,18 @@ impl Backend for Container {
         if !self.places.is_whole(id) {
             return Err(BackendError::NotFound { id });
         }
-        let order = order::order(&self.places, id, spec, self.identities.of(id, &self.places)?)?;
+        let mut order =
+            order::order(&self.places, id, spec, self.identities.of(id, &self.places)?)?;
         self.places.clear_socket(id)?;
         let group = host::make_group(&self.layout, id, &spec.limits)?;
+        // A process that is moved there waits for the whole machine, for some ms.
+        let joined = group.as_ref().and_then(Group::join_path);
+        order.group = joined.map(order::octets).transpose()?;
         let spawned = self.spawner.spawn(&order).map_err(host::unspawned)?;
         progress.reached(Stage::NetworkReady)?;
         if let (Some(group), Some(pid)) = (&group, Pid::from_raw(spawned.pid)) {
             group
-                .attach_everywhere(pid)
+                .attach(pid)
                 .map_err(|error| host::other("put the sandbox under its limits", error))?;
         }
         progress.reached(Stage::RuntimeReady)?;

@@ -1,7 +1,7 @@
 //! What a sandbox is made of, as the spawner is told.
 
 use super::home;
-use super::host::{Places, call};
+use super::host::{Looked, Places, call};
 use super::identity::{Ids, UID};
 use super::layers;
 use crate::backend::{BackendError, Spec};
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use std::error::Error;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Room for what is not kept, in bytes.
 const PRIVATE_BYTES: u64 = 1 << 30;
@@ -84,11 +85,26 @@ pub(super) fn account() -> Account {
     Account { name, uid: UID, gid: UID, home: home(), shell }
 }
 
+/// How long this machine's `/etc` is taken to be as it was: to look at every file that is
+/// shown of it takes half as long as to make a sandbox.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// The directory that becomes `/etc`; made anew if what it is made from has changed.
 pub(super) fn etc(places: &Places, root: Option<&Path>) -> Result<PathBuf, BackendError> {
-    let (base, _guard) = places.etc();
-    atoll_jail::host::etc(&base, &account(), HOSTNAME, root)
-        .map_err(call("put the sandbox's /etc together"))
+    let (base, mut looked) = places.etc();
+    if root.is_none()
+        && let Some(Looked { at, directory }) = &*looked
+        && at.elapsed() < LOOK_AGAIN
+    {
+        return Ok(directory.clone());
+    }
+    let at = Instant::now();
+    let directory = atoll_jail::host::etc(&base, &account(), HOSTNAME, root)
+        .map_err(call("put the sandbox's /etc together"))?;
+    if root.is_none() {
+        *looked = Some(Looked { at, directory: directory.clone() });
+    }
+    Ok(directory)
 }
 
 /// What is shown as the root file system, and what becomes `/etc`.
@@ -147,6 +163,7 @@ pub(super) fn order(
         private_bytes: PRIVATE_BYTES,
         environment: environment.into_iter().map(variable).collect::<Result<_, _>>()?,
         directory: octets(&home())?,
+        group: None,
         open_files: None,
         // An ordinary server's own processes would count too.
         processes: rustix::process::geteuid().is_root().then_some(PROCESSES),
