@@ -7,11 +7,13 @@
 
 mod bench;
 mod ci;
+mod descendants;
 mod escapes;
 mod layers;
 mod process;
 mod program;
 mod sdk;
+mod served;
 mod setup;
 mod skips;
 mod soak;

@@ -1,7 +1,8 @@
 //! The floor: the cheapest way to make Atoll's jail by hand, as a yardstick.
 //!
 //! `floor COMMAND [ARG]...` runs one command in the working directory and gives
-//! its exit status; with `--layer DIRECTORY` writes go there instead. It makes the
+//! its exit status; with `--layer DIRECTORY` writes go there instead, and
+//! `floor --resident` makes jails that stay. It makes the
 //! same namespaces, view and restrictions as `atoll run` and nothing else: no policy,
 //! no limits, no supervision, no explanations. What `atoll run` takes beyond it is the
 //! price of those.
@@ -9,6 +10,7 @@
 mod filter;
 mod kernel;
 mod landlock;
+mod resident;
 mod view;
 
 use anyhow::{Context as _, Result};
@@ -35,8 +37,14 @@ const ENVIRONMENT: &[&str] = &["HOME", "LANG", "PATH", "TERM"];
 #[must_use]
 pub fn main() -> i32 {
     let mut args = std::env::args_os().skip(1).peekable();
+    // The shortest program there is, to be run inside.
+    if args.next_if_eq("--nothing").is_some() {
+        return 0;
+    }
+    let is_resident = args.next_if_eq("--resident").is_some();
     let layer = args.next_if_eq("--layer").and_then(|_| args.next()).map(PathBuf::from);
     let outcome = match args.next() {
+        None if is_resident => resident::serve().map(|()| 0),
         Some(command) => run(&command, args.collect(), layer),
         None => Err(anyhow::anyhow!("usage: floor [--layer NEW-DIRECTORY] COMMAND [ARG]...")),
     };
@@ -54,17 +62,20 @@ struct Identity {
     gid: u32,
 }
 
+impl Identity {
+    fn find() -> Result<Self> {
+        if rustix::process::geteuid().is_root() {
+            let project = fs::metadata(".").context("cannot read the working directory")?;
+            return Ok(Self { uid: project.uid(), gid: project.gid() });
+        }
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        Ok(Self { uid: uid.as_raw(), gid: gid.as_raw() })
+    }
+}
+
 fn run(command: &OsString, args: Vec<OsString>, layer: Option<PathBuf>) -> Result<i32> {
     let view = View::of_working_directory(layer)?;
-    let project = fs::metadata(".").context("cannot read the working directory")?;
-    let identity = if rustix::process::geteuid().is_root() {
-        Identity { uid: project.uid(), gid: project.gid() }
-    } else {
-        Identity {
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-        }
-    };
+    let identity = Identity::find()?;
     let (go, went) = rustix::pipe::pipe().context("cannot make a pipe")?;
     match kernel::clone_into_namespaces().context("cannot clone")? {
         None => {

@@ -131,7 +131,7 @@ impl Scene {
 
 /// The nearest to our view that bubblewrap is usually given. Named by its path:
 /// std forks, rather than vforks, to look a name up in a changed PATH.
-fn bubblewrap() -> Vec<OsString> {
+pub(super) fn bubblewrap() -> Vec<OsString> {
     let line = "/usr/bin/bwrap --unshare-all --ro-bind / / --dev /dev --proc /proc --tmpfs /tmp \
                 --die-with-parent --new-session";
     line.split_whitespace().map(OsString::from).collect()

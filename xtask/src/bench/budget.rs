@@ -1,6 +1,6 @@
 //! A budget: ours against something, and how much of that it may be.
 
-use super::measure::Measured;
+use super::measure::{Measured, Times};
 use anyhow::Result;
 use serde::Serialize;
 use std::time::Duration;
@@ -19,6 +19,15 @@ pub(super) enum Source {
     Contestants { ours: &'static str, against: &'static str },
     /// A measurement of its own.
     Probe(Box<dyn Fn(u32) -> Result<Pair>>),
+    /// The same, of memory.
+    Memory(Result<Memory, String>),
+}
+
+/// Memory that something takes, and what it is held against.
+#[derive(Clone, Copy)]
+pub(super) struct Memory {
+    pub(super) ours_kib: f64,
+    pub(super) against_kib: f64,
 }
 
 #[derive(Clone, Copy)]
@@ -31,11 +40,15 @@ pub(super) struct Pair {
 #[derive(Debug, Serialize)]
 pub(super) struct Budget {
     pub(super) name: &'static str,
-    /// Always `us`, microseconds.
+    /// `us`, microseconds, or `KiB`.
     pub(super) unit: &'static str,
     pub(super) ours: Option<f64>,
     pub(super) against: Option<f64>,
+    /// Of what is typical; it decides.
     pub(super) ratio: Option<f64>,
+    /// Of the best that each did, where there were many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ratio_of_best: Option<f64>,
     pub(super) limit: f64,
     pub(super) ok: bool,
     /// Why there are no figures.
@@ -49,62 +62,98 @@ impl Budget {
     }
 }
 
+/// What was measured for a rule.
+struct Figures {
+    unit: &'static str,
+    ours: f64,
+    against: f64,
+    ratio_of_best: Option<f64>,
+}
+
 impl Rule {
     pub(super) fn needs(&self, contestant: &str) -> bool {
         match &self.source {
             Source::Contestants { ours, against } => [*ours, *against].contains(&contestant),
-            Source::Probe(_) => false,
+            Source::Probe(_) | Source::Memory(_) => false,
         }
     }
 
     /// What cannot be measured is missed.
     pub(super) fn judge(&self, results: &[Measured], rounds: u32) -> Budget {
-        let pair = match &self.source {
-            Source::Contestants { ours, against } => median(results, ours)
-                .and_then(|ours| median(results, against).map(|against| Pair { ours, against })),
-            Source::Probe(probe) => probe(rounds).map_err(|error| format!("{error:#}")),
-        };
         let mut budget = Budget {
             name: self.name,
             unit: "us",
             ours: None,
             against: None,
             ratio: None,
+            ratio_of_best: None,
             limit: self.limit,
             ok: false,
             reason: None,
         };
-        match pair {
-            Ok(Pair { ours, against }) => {
-                let ratio = ours.as_secs_f64() / against.as_secs_f64();
-                budget.ours = Some(microseconds(ours));
-                budget.against = Some(microseconds(against));
-                budget.ratio = Some((ratio * 1000.0).round() / 1000.0);
+        match self.figures(results, rounds) {
+            Ok(Figures { unit, ours, against, ratio_of_best }) => {
+                let ratio = ours / against;
+                budget.unit = unit;
+                budget.ours = Some(with_one_decimal(ours));
+                budget.against = Some(with_one_decimal(against));
+                budget.ratio = Some(rounded(ratio));
+                budget.ratio_of_best = ratio_of_best.map(rounded);
                 budget.ok = ratio <= self.limit;
             }
             Err(reason) => budget.reason = Some(reason),
         }
         budget
     }
+
+    fn figures(&self, results: &[Measured], rounds: u32) -> Result<Figures, String> {
+        match &self.source {
+            Source::Contestants { ours, against } => {
+                let (ours, against) = (times(results, ours)?, times(results, against)?);
+                let best = ours.min().as_secs_f64() / against.min().as_secs_f64();
+                let pair = Pair { ours: ours.median(), against: against.median() };
+                Ok(Figures { ratio_of_best: Some(best), ..pair.into() })
+            }
+            Source::Probe(probe) => {
+                probe(rounds).map(Figures::from).map_err(|error| format!("{error:#}"))
+            }
+            Source::Memory(memory) => memory.clone().map(|memory| Figures {
+                unit: "KiB",
+                ours: memory.ours_kib,
+                against: memory.against_kib,
+                ratio_of_best: None,
+            }),
+        }
+    }
 }
 
-fn median(results: &[Measured], name: &str) -> Result<Duration, String> {
+impl From<Pair> for Figures {
+    fn from(Pair { ours, against }: Pair) -> Self {
+        let [ours, against] = [ours, against].map(|time| time.as_secs_f64() * 1e6);
+        Self { unit: "us", ours, against, ratio_of_best: None }
+    }
+}
+
+fn times<'a>(results: &'a [Measured], name: &str) -> Result<&'a Times, String> {
     let measured = results.iter().find(|measured| measured.name == name);
     match measured.map(|measured| &measured.times) {
-        Some(Ok(times)) => Ok(times.median()),
+        Some(Ok(times)) => Ok(times),
         Some(Err(reason)) => Err(format!("{name}: {reason}")),
         None => Err(format!("{name}: not measured")),
     }
 }
 
-/// With one decimal, which is as much as a wall clock is good for.
-fn microseconds(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1e7).round() / 10.0
+/// As much as a wall clock is good for.
+fn with_one_decimal(figure: f64) -> f64 {
+    (figure * 10.0).round() / 10.0
+}
+
+fn rounded(ratio: f64) -> f64 {
+    (ratio * 1000.0).round() / 1000.0
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure::Times;
     use super::*;
 
     fn measured(name: &'static str, microseconds: u64) -> Measured {

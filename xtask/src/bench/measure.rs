@@ -61,7 +61,7 @@ impl From<Vec<Duration>> for Times {
 const SETTLING: Duration = Duration::from_millis(5);
 
 #[expect(clippy::disallowed_methods, reason = "nobody can be asked whether it is done")]
-fn settle() {
+pub(super) fn settle() {
     std::thread::sleep(SETTLING);
 }
 
@@ -86,7 +86,7 @@ pub(super) fn interleaved(contestants: &[Contestant], rounds: u32) -> Result<Vec
 
 /// The contestants of a round, so that over the rounds each comes after each other:
 /// what the one before left behind is then nobody's alone.
-fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
+pub(super) fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
     let steps: Vec<usize> = (1..=count).filter(|step| is_coprime(*step, count)).collect();
     let step = steps[round % steps.len()];
     (0..count).map(move |index| (index * step + round) % count)

@@ -1,20 +1,26 @@
 //! `cargo xtask bench`: measures what the budgets of the design are about.
 //!
 //! Machines differ, so a budget is a ratio between two contestants that were
-//! measured in the same run. An area (`run`, later the server, the gateway, the
+//! measured in the same run. An area (`run`, `server`, later the gateway, the
 //! state) says which contestants and budgets there are; measuring, judging and
 //! printing know nothing of areas.
 
 mod area_run;
+mod area_server;
 mod budget;
 mod build;
+mod kernel_memory;
 mod measure;
+mod peers;
 mod report;
+mod resident;
 mod scratch;
 
 use anyhow::{Result, bail};
+use area_server::{Group, Scene};
 use budget::{Budget, Rule};
 use measure::Contestant;
+use std::io::Write as _;
 use std::path::Path;
 
 /// Builds the release program, for tasks that run it many times.
@@ -33,6 +39,8 @@ pub(crate) struct Args {
 enum Area {
     /// Start to exit of `atoll run`, and what it costs to work inside
     Run(Options),
+    /// Sandboxes of `atoll serve`: making them, commands in them, output, memory
+    Server(Options),
 }
 
 #[derive(Debug, clap::Args)]
@@ -58,7 +66,42 @@ struct Suite {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.area {
         Area::Run(options) => measure_area(options, area_run::suite),
+        Area::Server(options) => measure_server(options),
     }
+}
+
+fn measure_server(options: &Options) -> Result<()> {
+    let part = options.only.as_deref().unwrap_or_default();
+    let is_wanted = |name: &str| name.contains(part);
+    let groups: Vec<&Group> = area_server::GROUPS
+        .iter()
+        .filter(|group| group.budgets.iter().copied().any(is_wanted))
+        .collect();
+    if groups.is_empty() {
+        bail!("no budget has such a name");
+    }
+    let programs = build::programs()?;
+    let scratch = scratch::Scratch::new()?;
+    let scene = Scene::new(&programs, scratch.path())?;
+    let mut out = std::io::stdout().lock();
+    let mut budgets = Vec::new();
+    for group in groups {
+        let (results, rules) = group.results(&scene, options.rounds);
+        if !options.json {
+            report::print_times(&mut out, group.heading, &results)?;
+            report::print_heading(&mut out)?;
+        }
+        for rule in rules.into_iter().filter(|rule| is_wanted(rule.name)) {
+            let budget = rule.judge(&results, options.rounds);
+            report::print(&mut out, &budget, options.json)?;
+            budgets.push(budget);
+        }
+        if !options.json {
+            writeln!(out)?;
+        }
+    }
+    drop(out);
+    verdict(&budgets)
 }
 
 fn measure_area(
@@ -79,7 +122,7 @@ fn measure_area(
     let results = measure::interleaved(&suite.contestants, options.rounds)?;
     let mut out = std::io::stdout().lock();
     if !options.json {
-        report::print_times(&mut out, &results)?;
+        report::print_times(&mut out, "start to exit", &results)?;
         report::print_heading(&mut out)?;
     }
     let mut budgets = Vec::new();
@@ -107,9 +150,14 @@ pub(crate) fn smoke() -> Result<()> {
     let scratch = scratch::Scratch::new()?;
     let suite = area_run::suite(&programs, scratch.path())?;
     let results = measure::interleaved(&suite.contestants, 1)?;
+    let mut budgets: Vec<Budget> = suite.rules.iter().map(|rule| rule.judge(&results, 1)).collect();
+    let scene = Scene::new(&programs, scratch.path())?;
+    for group in &area_server::GROUPS {
+        let (results, rules) = group.results(&scene, 1);
+        budgets.extend(rules.iter().map(|rule| rule.judge(&results, 1)));
+    }
     let mut failed = Vec::new();
-    for rule in &suite.rules {
-        let budget = rule.judge(&results, 1);
+    for budget in &budgets {
         match &budget.reason {
             Some(reason) => failed.push(format!("{}: {reason}", budget.name)),
             None => println!("{} can be measured", budget.name),
@@ -177,8 +225,8 @@ mod tests {
             let line = printed(budget, false);
             line.split_whitespace().collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(words(&judged("start", 1500, 1.2)), "start 1.50 ms 1.00 ms 1.50 1.20 NO");
-        assert_eq!(words(&judged("start", 900, 1.2)), "start 900.0 us 1.00 ms 0.90 1.20 yes");
-        assert_eq!(words(&unmeasured("a")), "a - - - 1.00 NO (no such program)");
+        assert_eq!(words(&judged("start", 1500, 1.2)), "start 1.50 ms 1.00 ms 1.50 - 1.20 NO");
+        assert_eq!(words(&judged("start", 900, 1.2)), "start 900.0 us 1.00 ms 0.90 - 1.20 yes");
+        assert_eq!(words(&unmeasured("a")), "a - - - - 1.00 NO (no such program)");
     }
 }

@@ -6,11 +6,11 @@ use anyhow::Result;
 use std::io::Write;
 use std::time::Duration;
 
-pub(super) fn print_times(out: &mut impl Write, results: &[Measured]) -> Result<()> {
+pub(super) fn print_times(out: &mut impl Write, what: &str, results: &[Measured]) -> Result<()> {
     if results.is_empty() {
         return Ok(());
     }
-    writeln!(out, "{:<24} {:>10} {:>10} {:>10}", "start to exit", "min", "median", "p95")?;
+    writeln!(out, "{what:<24} {:>10} {:>10} {:>10}", "min", "median", "p95")?;
     for Measured { name, times } in results {
         match times {
             Ok(times) => writeln!(
@@ -28,8 +28,8 @@ pub(super) fn print_times(out: &mut impl Write, results: &[Measured]) -> Result<
 
 pub(super) fn print_heading(out: &mut impl Write) -> Result<()> {
     let (name, ours, against) = ("budget", "ours", "against");
-    let (ratio, limit) = ("ratio", "limit");
-    Ok(writeln!(out, "{name:<24} {ours:>10} {against:>10} {ratio:>6} {limit:>6}  ok")?)
+    let (ratio, best, limit) = ("ratio", "best", "limit");
+    Ok(writeln!(out, "{name:<24} {ours:>10} {against:>10} {ratio:>6} {best:>6} {limit:>6}  ok")?)
 }
 
 /// A line: of the table, or an object.
@@ -38,18 +38,26 @@ pub(super) fn print(out: &mut impl Write, budget: &Budget, json: bool) -> Result
         return Ok(writeln!(out, "{}", serde_json::to_string(budget)?)?);
     }
     let verdict = if budget.ok { "yes" } else { "NO" };
-    let time = |figure: Option<f64>| match figure {
-        Some(microseconds) => text(Duration::from_secs_f64(microseconds / 1e6)),
+    let figure = |figure: Option<f64>| match figure {
+        Some(microseconds) if budget.unit == "us" => {
+            text(Duration::from_secs_f64(microseconds / 1e6))
+        }
+        Some(figure) => format!("{figure:.0} {}", budget.unit),
         None => "-".to_owned(),
     };
-    let ratio = budget.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+    let ratio = |ratio: Option<f64>| match ratio {
+        Some(ratio) => format!("{ratio:.2}"),
+        None => "-".to_owned(),
+    };
     let reason = budget.reason.as_ref().map(|reason| format!("  ({reason})"));
     writeln!(
         out,
-        "{:<24} {:>10} {:>10} {ratio:>6} {:>6.2}  {verdict}{}",
+        "{:<24} {:>10} {:>10} {:>6} {:>6} {:>6.2}  {verdict}{}",
         budget.name,
-        time(budget.ours),
-        time(budget.against),
+        figure(budget.ours),
+        figure(budget.against),
+        ratio(budget.ratio),
+        ratio(budget.ratio_of_best),
         budget.limit,
         reason.unwrap_or_default(),
     )?;

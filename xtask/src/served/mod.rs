@@ -1,0 +1,138 @@
+//! A server of ours that runs, for tasks that ask it things.
+
+mod http;
+
+pub(crate) use http::{Address, Client};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::event::Timespec;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a server may take to answer for the first time.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long what is left of deleted sandboxes may be there.
+const GONE_WITHIN: Duration = Duration::from_secs(60);
+
+/// `atoll serve`, with a state directory of its own; it ends with this, and its sandboxes
+/// are deleted before.
+pub(crate) struct Served {
+    child: Child,
+    folder: PathBuf,
+    tcp: SocketAddr,
+}
+
+impl Served {
+    /// Starts one below `folder`, which is empty and belongs to whom it is to run as.
+    pub(crate) fn start(program: &Path, folder: &Path, user: Option<u32>) -> Result<Self> {
+        // Nobody else takes a port that was just given back.
+        let tcp = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let log = folder.join("log");
+        let mut command = Command::new(program);
+        command.arg("serve").arg("--state").arg(folder.join("state"));
+        command.arg("--socket").arg(folder.join("socket"));
+        command.arg("--listen").arg(tcp.to_string()).args(["--log-level", "warn"]);
+        command.env_clear().env("HOME", folder).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+        command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(File::create(&log)?);
+        if let Some(uid) = user {
+            command.uid(uid).gid(uid);
+        }
+        let child = command.spawn().context("cannot start a server")?;
+        let mut served = Self { child, folder: folder.to_owned(), tcp };
+        served.wait()?;
+        Ok(served)
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        let until = Instant::now() + READY_WITHIN;
+        while self.client().and_then(|mut client| client.ask("GET", "/healthz", None)).is_err() {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the server ended: {status}: {}", self.log());
+            }
+            if Instant::now() > until {
+                bail!("the server does not answer: {}", self.log());
+            }
+            pause()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn unix(&self) -> Address {
+        Address::Unix(self.folder.join("socket"))
+    }
+
+    /// Over TCP, with the key that it made at its start.
+    pub(crate) fn tcp(&self) -> Result<Address> {
+        let key = fs::read_to_string(self.folder.join("state/first-key"))
+            .context("the server made no key")?;
+        Ok(Address::Tcp { address: self.tcp, key: key.trim().to_owned() })
+    }
+
+    /// A connection over its unix socket.
+    pub(crate) fn client(&self) -> Result<Client> {
+        Client::connect(&self.unix())
+    }
+
+    /// Waits until there are so many sandboxes at most: what is left of deleted ones goes
+    /// behind the answer.
+    pub(crate) fn wait_for_so_few(&self, count: usize) -> Result<()> {
+        let mut client = self.client()?;
+        let until = Instant::now() + GONE_WITHIN;
+        loop {
+            let listed = client.ask("GET", "/v1/sandboxes?page_count=1000", None)?;
+            if listed["sandboxes"].as_array().is_some_and(|all| all.len() <= count) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < until, "sandboxes stay: {listed}");
+            pause()?;
+        }
+    }
+
+    fn clear(&self) -> Result<()> {
+        let mut client = self.client()?;
+        let listed = client.ask("GET", "/v1/sandboxes?page_count=1000", None)?;
+        for sandbox in listed["sandboxes"].as_array().context("no list")? {
+            client.ask("DELETE", &path(sandbox, ""), None)?;
+        }
+        self.wait_for_so_few(0)
+    }
+}
+
+/// The path of a sandbox in the API, as it was told of it, with this behind it.
+pub(crate) fn path(sandbox: &Value, rest: &str) -> String {
+    format!("/v1/sandboxes/{}{rest}", sandbox["id"].as_str().unwrap_or_default())
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.clear().ok();
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            kill_process(pid, Signal::TERM).ok();
+        }
+        self.child.wait().ok();
+    }
+}
+
+/// A moment, for what gives no event to wait on.
+pub(crate) fn pause() -> Result<()> {
+    let moment = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+    rustix::event::poll(&mut [], Some(&moment))?;
+    Ok(())
+}
