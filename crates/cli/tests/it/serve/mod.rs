@@ -11,6 +11,7 @@ mod preview;
 mod severed;
 pub(crate) mod support;
 mod tcp;
+mod vanish;
 mod wire;
 mod work;
 
