@@ -122,7 +122,9 @@ impl Step {
             Self::Program => program::run(),
             Self::Sdk => sdk::run(),
             Self::Escapes => escapes::check(),
-            Self::Soak => soak::run(&soak::Args { runs: 10_000, inside: None }),
+            Self::Soak => {
+                soak::run(&soak::Args { runs: 10_000, execs: 2_000, cycles: 100, inside: None })
+            }
             Self::Skips => skips::run(),
             Self::Doctests => cargo(&["test", "--workspace", "--doc"]),
             Self::Rustdoc => rustdoc(),

@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: many runs in a row leave nothing behind.
+//! `cargo xtask soak`: many runs in a row leave nothing behind, nor does a server that
+//! lives for long.
 //!
 //! The runs happen in a pen of their own, so that whatever else goes on on the machine
 //! is not taken for theirs.
@@ -6,8 +7,10 @@
 mod census;
 mod kinds;
 mod pen;
+mod server;
 
 use crate::bench::programs;
+use crate::served::Served;
 use anyhow::{Context as _, Result};
 use census::{Census, Places};
 use clap::ValueEnum as _;
@@ -24,6 +27,12 @@ pub(crate) struct Args {
     /// How many runs
     #[arg(long, default_value_t = 10_000)]
     pub(crate) runs: u32,
+    /// How many commands in a sandbox of each server
+    #[arg(long, default_value_t = 2_000)]
+    pub(crate) execs: u32,
+    /// How many sandboxes each server makes and deletes
+    #[arg(long, default_value_t = 100)]
+    pub(crate) cycles: u32,
     #[command(flatten)]
     pub(crate) inside: Option<Inside>,
 }
@@ -49,7 +58,7 @@ const SETTLE: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(told) = &args.inside {
-        return inside(told, args.runs);
+        return inside(told, args);
     }
     let program = programs()?;
     let pens = pen::pens();
@@ -59,6 +68,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let mut words =
             ["soak", "--runs", &runs, "--pen", name.get_name()].map(OsString::from).to_vec();
         words.extend([OsString::from("--program"), program.clone().into()]);
+        for (flag, count) in [("--execs", args.execs), ("--cycles", args.cycles)] {
+            words.extend([flag.into(), OsString::from(count.to_string())]);
+        }
         if let Some(uid) = user {
             words.extend(["--user".into(), OsString::from(uid.to_string())]);
         }
@@ -74,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Everything that happens in one pen.
-fn inside(told: &Inside, runs: u32) -> Result<()> {
+fn inside(told: &Inside, args: &Args) -> Result<()> {
     let Inside { pen, program, user } = told;
     // Orphans become this process's children, and are counted with them.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -82,29 +94,76 @@ fn inside(told: &Inside, runs: u32) -> Result<()> {
     let temporary = if *pen == Pen::None { Vec::new() } else { pen::close()? };
     let scratch = Scratch::make(&image)?;
     let home = scratch.home(*user)?;
-    let places = Places {
+    let mut places = Places {
         trees: if temporary.is_empty() { vec![scratch.base.clone()] } else { temporary },
         spaces: user.filter(|_| *pen == Pen::Counted),
+        history: None,
     };
-    // The first runs make what is kept on purpose: the project's cache.
-    for number in 0..kinds::count() {
-        kinds::run(number, &scratch.program, &home, *user)?;
-    }
+    let who = user.map_or("the caller".to_owned(), |uid| format!("user {uid}"));
+    let who = format!("by {who}, pen {pen:?}");
     if let Some(uid) = places.spaces {
         pen::control(uid)?;
     }
-    let before = Census::take(&places)?;
+    if args.runs > 0 {
+        run_often(args.runs, &scratch, &home, *user, &places)
+            .map(|told| println!("{} runs {who} {told}", args.runs))?;
+    }
+    if args.execs > 0 || args.cycles > 0 {
+        let folder = scratch.own("server", *user)?;
+        let served = Served::start(&scratch.program, &folder, *user)?;
+        // What it tells of the past is bounded by itself.
+        places.history = Some(folder.join("state/records.sqlite"));
+        serve_long(args, &served, &places).map(|told| {
+            println!("{} execs and {} cycles {who} {told}", args.execs, args.cycles);
+        })?;
+    }
+    Ok(())
+}
+
+fn run_often(
+    runs: u32,
+    scratch: &Scratch,
+    home: &Home,
+    user: Option<u32>,
+    places: &Places,
+) -> Result<String> {
+    // The first runs make what is kept on purpose: the project's cache.
+    for number in 0..kinds::count() {
+        kinds::run(number, &scratch.program, home, user)?;
+    }
+    let before = Census::take(places)?;
     let begin = Instant::now();
     for number in 0..runs {
-        kinds::run(number, &scratch.program, &home, *user)
+        kinds::run(number, &scratch.program, home, user)
             .with_context(|| format!("run {number}"))?;
         census::reap();
     }
     let took = begin.elapsed();
-    before.compare(&places, SETTLE)?;
-    let who = user.map_or("the caller".to_owned(), |uid| format!("user {uid}"));
-    println!("{runs} runs by {who} in {took:.0?}, pen {pen:?}, left nothing beside {before}");
-    Ok(())
+    before.compare(places, SETTLE)?;
+    Ok(format!("in {took:.0?} left nothing beside {before}"))
+}
+
+/// So many first execs and cycles fill what is kept up to a limit: execs that have ended,
+/// and a server's idea of how much memory it needs.
+const FIRST: (u32, u32) = (1_500, 40);
+
+fn serve_long(args: &Args, served: &Served, places: &Places) -> Result<String> {
+    let sandbox = server::sandbox(served)?;
+    let (execs, cycles) = FIRST;
+    server::execs(served, &sandbox, execs)?;
+    server::cycles(served, cycles)?;
+    served.wait_for_so_few(1)?;
+    census::reap();
+    let before = Census::take(places)?;
+    let begin = Instant::now();
+    server::execs(served, &sandbox, args.execs)?;
+    server::cycles(served, args.cycles)?;
+    let took = begin.elapsed();
+    served.wait_for_so_few(1)?;
+    // First processes of sandboxes were nobody's children but ours.
+    census::reap();
+    before.compare(places, SETTLE).with_context(|| served.log())?;
+    Ok(format!("in {took:.0?} left nothing beside {before}"))
 }
 
 /// A project and a home.
@@ -132,13 +191,15 @@ impl Scratch {
     }
 
     fn home(&self, user: Option<u32>) -> Result<Home> {
-        let of = |name: &str| -> Result<PathBuf> {
-            let path = self.base.join(format!("{name}-{}", user.unwrap_or(0)));
-            fs::create_dir(&path)?;
-            chown(&path, user, user)?;
-            Ok(path)
-        };
-        Ok(Home { root: of("project")?, home: of("home")? })
+        Ok(Home { root: self.own("project", user)?, home: self.own("home", user)? })
+    }
+
+    /// A directory of the user's own.
+    fn own(&self, name: &str, user: Option<u32>) -> Result<PathBuf> {
+        let path = self.base.join(format!("{name}-{}", user.unwrap_or(0)));
+        fs::create_dir(&path)?;
+        chown(&path, user, user)?;
+        Ok(path)
     }
 }
 

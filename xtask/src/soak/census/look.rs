@@ -1,6 +1,7 @@
 //! Reads from the kernel what there is.
 
 use super::{Thing, Things};
+use crate::descendants::{Process, descendants};
 use anyhow::{Context as _, Result};
 use rustix::process::WaitOptions;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,49 +19,19 @@ fn named(name: String) -> (String, Thing) {
     (name, Thing::default())
 }
 
-/// A process by its number, as it can be told from another with the same one.
-struct Process {
-    pid: u32,
-    parent: u32,
-    name: String,
-    start: u64,
+/// A process of the spawner's that waits for the next sandbox, and is another one each
+/// time.
+const MAKER: &str = "atoll-maker";
+
+/// Descendants that stay who they are.
+fn lasting() -> Result<impl Iterator<Item = Process>> {
+    Ok(descendants(std::process::id())?.into_iter().filter(|process| process.name != MAKER))
 }
 
-/// Reads `/proc/PID/stat`: proc_pid_stat(5). The name may hold anything. One that ended
-/// and waits to be collected is none any more.
-fn parse_stat(text: &str) -> Option<Process> {
-    let (pid, rest) = text.split_once(" (")?;
-    let (name, rest) = rest.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split(' ').collect();
-    if fields[0] == "Z" {
-        return None;
-    }
-    Some(Process {
-        pid: pid.parse().ok()?,
-        name: name.to_owned(),
-        parent: fields.get(1)?.parse().ok()?,
-        start: fields.get(19)?.parse().ok()?,
-    })
-}
-
-/// All that descends from this process, which adopts what its descendants leave.
-fn descendants() -> Result<Vec<Process>> {
-    let mut children: BTreeMap<u32, Vec<Process>> = BTreeMap::new();
-    for entry in fs::read_dir("/proc").context("cannot list /proc")?.flatten() {
-        let Ok(text) = fs::read_to_string(entry.path().join("stat")) else { continue };
-        if let Some(process) = parse_stat(&text) {
-            children.entry(process.parent).or_default().push(process);
-        }
-    }
-    let mut found: Vec<Process> = Vec::new();
-    let mut parents = vec![std::process::id()];
-    while let Some(parent) = parents.pop() {
-        for child in children.remove(&parent).unwrap_or_default() {
-            parents.push(child.pid);
-            found.push(child);
-        }
-    }
-    Ok(found)
+/// Processes of the other kind: as many as before.
+pub(super) fn makers() -> Result<u64> {
+    let all = descendants(std::process::id())?;
+    Ok(all.iter().filter(|process| process.name == MAKER).count() as u64)
 }
 
 pub(super) fn processes() -> Result<Things> {
@@ -68,7 +39,7 @@ pub(super) fn processes() -> Result<Things> {
         let about = format!(" ({})", one.name);
         (format!("{} since {}", one.pid, one.start), Thing { about, size: 0 })
     };
-    Ok(descendants()?.into_iter().map(thing).collect())
+    Ok(lasting()?.map(thing).collect())
 }
 
 /// Namespaces of any kind that only descendants are in. Those that no process is in
@@ -79,7 +50,7 @@ pub(super) fn namespaces() -> Result<Things> {
         links.filter_map(|link| Some(fs::read_link(link.path()).ok()?.display().to_string()))
     };
     let own: BTreeSet<String> = of(std::process::id()).collect();
-    let theirs = descendants()?.into_iter().flat_map(|process| of(process.pid));
+    let theirs = descendants(std::process::id())?.into_iter().flat_map(|process| of(process.pid));
     Ok(theirs.filter(|name| !own.contains(name)).map(named).collect())
 }
 
@@ -133,14 +104,21 @@ pub(super) fn groups() -> Result<Things> {
     Ok(all.into_iter().map(|path| named(path.display().to_string())).collect())
 }
 
-/// Everything below these directories.
-pub(super) fn files(trees: &[PathBuf]) -> Things {
+/// Largest files of the past: a hundred thousand events, and what SQLite writes ahead.
+const HISTORY_MAX: u64 = 64 << 20;
+
+/// Everything below these directories. What holds the past may grow, within bounds.
+pub(super) fn files(trees: &[PathBuf], history: Option<&Path>) -> Things {
     let mut found = BTreeMap::new();
     for tree in trees {
         list(tree, &mut found, &|_| true);
     }
+    let is_history =
+        |path: &str| history.is_some_and(|history| path.starts_with(&*history.to_string_lossy()));
     let thing = |(path, size): (PathBuf, u64)| {
-        (path.display().to_string(), Thing { about: format!(" ({size} bytes)"), size })
+        let (name, about) = (path.display().to_string(), format!(" ({size} bytes)"));
+        let is_bounded = is_history(&name) && size <= HISTORY_MAX;
+        (name, Thing { about, size: if is_bounded { 0 } else { size } })
     };
     found.into_iter().map(thing).collect()
 }
@@ -173,6 +151,42 @@ pub(super) fn descriptors() -> Result<Things> {
     Ok(names.map(named).collect())
 }
 
+/// What processes hold that this one started: descriptors, threads, mounts, and KiB of
+/// memory. What a process ends with is gone, so a long life is what this is for.
+pub(super) fn held() -> Result<Vec<(String, u64, Kind)>> {
+    let mut held = Vec::new();
+    for Process { pid, name, .. } in lasting()? {
+        let count = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).map(Iterator::count);
+        // It may end meanwhile.
+        let (Ok(descriptors), Ok(threads)) = (count("fd"), count("task")) else { continue };
+        let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        let figures = [
+            ("descriptors", descriptors as u64, Kind::Things),
+            ("threads", threads as u64, Kind::Things),
+            ("mounts", mounts.lines().count() as u64, Kind::Things),
+            ("KiB of memory", parse_memory(&rollup).unwrap_or(0), Kind::Memory),
+        ];
+        held.extend(
+            figures.map(|(what, value, kind)| (format!("{what} of {name} {pid}"), value, kind)),
+        );
+    }
+    Ok(held)
+}
+
+/// What a count is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Things,
+    Memory,
+}
+
+/// A process's own part of its memory: proc_pid_smaps_rollup(5).
+fn parse_memory(rollup: &str) -> Option<u64> {
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// System V's: queues, semaphores, shared memory.
 pub(super) fn ipc_objects() -> Things {
     let mut found = Things::new();
@@ -193,6 +207,15 @@ pub(super) fn shared_counts() -> Vec<(String, u64)> {
     let mut counts = Vec::new();
     if let Ok(terminals) = read("/proc/sys/kernel/pty/nr").trim().parse() {
         counts.push(("terminals".to_owned(), terminals));
+    }
+    // Groups that are removed live on in the kernel for what they were charged for.
+    for line in read("/sys/fs/cgroup/cgroup.stat")
+        .lines()
+        .chain(read("/sys/fs/cgroup/unified/cgroup.stat").lines())
+    {
+        if let Some(Ok(dying)) = line.strip_prefix("nr_dying_descendants ").map(str::parse) {
+            counts.push(("removed groups".to_owned(), dying));
+        }
     }
     counts.extend(parse_key_users(&read("/proc/key-users")));
     counts.extend(parse_slabs(&read("/proc/slabinfo")));
@@ -223,16 +246,6 @@ fn parse_slabs(text: &str) -> Vec<(String, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_process_may_be_called_anything() {
-        let fields = "S 41 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 77123 2 3";
-        let process = parse_stat(&format!("43 (a) (b c) S) {fields}")).unwrap();
-        assert_eq!((process.pid, process.parent, process.start), (43, 41, 77123));
-        assert_eq!(process.name, "a) (b c) S");
-        assert!(parse_stat(&format!("43 (a) {}", fields.replacen('S', "Z", 1))).is_none());
-        assert!(parse_stat("43 (a").is_none());
-    }
 
     #[test]
     fn keys_and_slabs_are_read() {

@@ -19,11 +19,17 @@ pub(super) struct Places {
     pub(super) trees: Vec<PathBuf>,
     /// Whose namespaces are counted, where the pen can.
     pub(super) spaces: Option<u32>,
+    /// Files that begin so hold what has happened, and may grow, but not without end.
+    pub(super) history: Option<PathBuf>,
 }
 
 /// What others use as well, so that a count may be off by what they do meanwhile; what
 /// each run leaves, or each of a kind, is hundreds.
 const OTHERS: u64 = 64;
+
+/// How much more memory of one process means nothing: allocators keep what they had, in
+/// pieces. What each of 100,000 commands leaves is seen from 160 bytes on.
+const MEMORY_KIB: u64 = 16 << 10;
 
 /// How many of a thing there are, and how many more of them mean nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +62,14 @@ impl Census {
         census.things.insert("namespace", look::namespaces()?);
         census.things.insert("mount", look::mounts("self")?);
         census.things.insert("cgroup", look::groups()?);
-        census.things.insert("file", look::files(&places.trees));
+        census.things.insert("file", look::files(&places.trees, places.history.as_deref()));
         census.things.insert("descriptor", look::descriptors()?);
         census.things.insert("IPC object", look::ipc_objects());
+        census.counts.insert("makers".to_owned(), Count { value: look::makers()?, tolerance: 0 });
+        for (name, value, kind) in look::held()? {
+            let tolerance = if kind == look::Kind::Memory { MEMORY_KIB } else { 0 };
+            census.counts.insert(name, Count { value, tolerance });
+        }
         for (name, value) in look::shared_counts() {
             census.counts.insert(name, Count { value, tolerance: OTHERS });
         }

@@ -22,7 +22,7 @@ impl Scene {
     fn new() -> Self {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
         let tree = tempfile::tempdir().unwrap();
-        let places = Places { trees: vec![tree.path().to_owned()], spaces: None };
+        let places = Places { trees: vec![tree.path().to_owned()], spaces: None, history: None };
         let before = Census::take(&places).unwrap();
         Self { tree, places, before }
     }
@@ -63,6 +63,12 @@ impl Shell {
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         Self { child, input, output }
+    }
+
+    /// Gives a line, and waits until it is done.
+    fn obeys(&mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
+        assert_eq!(self.line(), "done");
     }
 
     fn line(&mut self) -> String {
@@ -251,4 +257,33 @@ fn what_goes_and_what_comes_later_is_not_left() {
     drop(stop);
     busy.join().unwrap();
     compared.unwrap();
+}
+
+#[test]
+fn what_a_process_that_stays_comes_to_hold_is_seen() {
+    let script = "while read -r line; do eval \"$line\"; echo done; done";
+    let mut shell = Shell::start(&[], script);
+    let pid = shell.child.id();
+    let scene = Scene::new();
+    shell.obeys("exec 9</dev/null");
+    scene.sees(&format!("descriptors of sh {pid}: 1 more"));
+    shell.obeys("exec 9<&-");
+    scene.sees_nothing();
+    shell.obeys("kept=$(head -c 30000000 /dev/zero | tr '\\0' x)");
+    scene.sees(&format!("KiB of memory of sh {pid}"));
+}
+
+#[test]
+fn the_past_may_grow_within_bounds() {
+    let mut scene = Scene::new();
+    let tree = scene.tree.path().to_owned();
+    let history = tree.join("records");
+    let grown = |name: &str, size| File::create(tree.join(name)).unwrap().set_len(size).unwrap();
+    grown("records.sqlite", 1000);
+    scene.places.history = Some(history);
+    scene.before = Census::take(&scene.places).unwrap();
+    grown("records.sqlite", 2000);
+    scene.sees_nothing();
+    grown("records.sqlite", 1 << 40);
+    scene.sees("records.sqlite");
 }
