@@ -87,7 +87,7 @@ const TREE: &[u8] = b"t";
 /// # Errors
 ///
 /// [`EnterError::Socket`], [`EnterError::Namespaces`].
-pub fn enter(network: Preparing, cgroup: Option<BorrowedFd<'_>>) -> Result<Side, EnterError> {
+pub fn enter(mut network: Preparing, cgroup: Option<BorrowedFd<'_>>) -> Result<Side, EnterError> {
     network
         .enter()
         .map_err(|error| EnterError::Network { step: error.step, source: error.source })?;
@@ -109,7 +109,7 @@ pub fn enter(network: Preparing, cgroup: Option<BorrowedFd<'_>>) -> Result<Side,
         Fork::Parent { pid, pidfd } => {
             // It makes the view while we see to what it needs.
             processor::keep_off(processor, Pid::from_raw(pid));
-            drop(theirs);
+            drop((theirs, network));
             Ok(Side::Outside(Launched { pid, pidfd, control: ours }))
         }
     }

@@ -11,10 +11,10 @@ use crate::processor;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Pid;
-use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, futex, move_into_link_name_space};
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 const STACK_BYTES: usize = 32 * 1024;
 
@@ -31,7 +31,12 @@ struct Shared {
     /// errno of the step that failed, and its number.
     errno: AtomicI32,
     step: AtomicI32,
+    /// How far the child is: [`MAKING`], [`MADE`], or 0, which the kernel writes at its end.
+    progress: AtomicU32,
 }
+
+const MAKING: u32 = 2;
+const MADE: u32 = 1;
 
 /// A network namespace that is being made.
 #[derive(Debug)]
@@ -67,16 +72,28 @@ pub fn prepare() -> io::Result<Preparing> {
         net: AtomicI32::new(-1),
         errno: AtomicI32::new(0),
         step: AtomicI32::new(0),
+        progress: AtomicU32::new(MAKING),
     });
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
-    let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::SIGCHLD;
+    let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
     let argument = std::ptr::from_ref::<Shared>(&shared).cast_mut();
     // SAFETY: `run` uses nothing but its own stack, the shared block (atomics and
     // values that nobody writes) and raw system calls: rustix's Linux backend
     // neither allocates nor touches errno or thread-locals in the calls made.
-    // Stack and block outlive the child: `enter` and `drop` wait for it.
-    let pid = unsafe { libc::clone(run, top.cast(), flags, argument.cast()) };
+    // Stack and block outlive the child, and with them the word that the kernel
+    // writes at its end: `drop` waits for it.
+    let pid = unsafe {
+        libc::clone(
+            run,
+            top.cast(),
+            flags,
+            argument.cast(),
+            std::ptr::null_mut::<libc::pid_t>(),
+            std::ptr::null_mut::<libc::c_void>(),
+            shared.progress.as_ptr(),
+        )
+    };
     if pid < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -96,6 +113,9 @@ extern "C" fn run(argument: *mut libc::c_void) -> libc::c_int {
         shared.step.store(step, Ordering::Relaxed);
         shared.errno.store(errno.raw_os_error(), Ordering::Release);
     }
+    // Whoever waits need not wait for our end as well, which takes a while.
+    shared.progress.store(MADE, Ordering::Release);
+    futex::wake(&shared.progress, futex::Flags::empty(), 1).ok();
     0
 }
 
@@ -152,24 +172,29 @@ impl Preparing {
     /// # Errors
     ///
     /// The step that failed: `EPERM` where user namespaces are refused.
-    pub fn enter(mut self) -> Result<(), NetError> {
-        self.wait();
-        let errno = self.shared.errno.load(Ordering::Acquire);
+    pub fn enter(&mut self) -> Result<(), NetError> {
+        let Self { shared, .. } = self;
+        while shared.progress.load(Ordering::Acquire) == MAKING {
+            // At once if it is no more, and then looked at again.
+            futex::wait(&shared.progress, futex::Flags::empty(), MAKING, None).ok();
+        }
+        let errno = shared.errno.load(Ordering::Acquire);
         if errno != 0 {
-            let step = usize::try_from(self.shared.step.load(Ordering::Relaxed)).unwrap_or(0);
+            let step = usize::try_from(shared.step.load(Ordering::Relaxed)).unwrap_or(0);
             let step = STEPS.get(step).copied().unwrap_or("netns");
             return Err(NetError { step, source: io::Error::from_raw_os_error(errno) });
         }
-        let user = take(&self.shared.user);
-        let net = take(&self.shared.net);
         let enter = |fd: Option<OwnedFd>, kind, step| {
-            fd.map_or(Ok(()), |fd| {
-                move_into_link_name_space(fd.as_fd(), Some(kind))
-                    .map_err(|error| NetError { step, source: error.into() })
-            })
+            // Without one it was killed, and we would stay where we are.
+            let source = || io::Error::other("the process that was to make it has ended");
+            let fd = fd.ok_or_else(|| NetError { step, source: source() })?;
+            move_into_link_name_space(fd.as_fd(), Some(kind))
+                .map_err(|error| NetError { step, source: error.into() })
         };
-        enter(user, LinkNameSpaceType::User, "setns(user)")?;
-        enter(net, LinkNameSpaceType::Network, "setns(net)")
+        if !shared.is_root {
+            enter(take(&shared.user), LinkNameSpaceType::User, "setns(user)")?;
+        }
+        enter(take(&shared.net), LinkNameSpaceType::Network, "setns(net)")
     }
 
     fn wait(&mut self) {
@@ -193,4 +218,47 @@ fn take(slot: &AtomicI32) -> Option<OwnedFd> {
     // SAFETY: the child made this descriptor in our shared table and left it to
     // us; the swap takes it exactly once.
     (raw >= 0).then(|| unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network() -> std::path::PathBuf {
+        std::fs::read_link("/proc/thread-self/ns/net").unwrap()
+    }
+
+    /// A thread of its own: it stays where it moves to.
+    fn moved(kill: bool) -> (Result<(), NetError>, bool) {
+        let moved = move || {
+            let before = network();
+            let mut network_to_be = prepare().unwrap();
+            if kill {
+                let child = Pid::from_raw(network_to_be.pid).unwrap();
+                rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
+            }
+            let entered = network_to_be.enter();
+            drop(network_to_be);
+            (entered, network() != before)
+        };
+        std::thread::spawn(moved).join().unwrap()
+    }
+
+    #[test]
+    fn whoever_has_no_network_of_its_own_is_told() {
+        if !rustix::process::geteuid().is_root() {
+            // Where threads are, nobody else moves to another user namespace.
+            return;
+        }
+        let (entered, has_moved) = moved(false);
+        entered.unwrap();
+        assert!(has_moved);
+        let mut killed = 0;
+        for _ in 0..200 {
+            let (entered, has_moved) = moved(true);
+            assert_eq!(entered.is_ok(), has_moved, "{entered:?}");
+            killed += i32::from(entered.is_err());
+        }
+        assert!(killed > 0, "no child was killed in time");
+    }
 }
