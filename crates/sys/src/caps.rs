@@ -36,13 +36,19 @@ struct Data {
 ///
 /// `EPERM` without `CAP_SETPCAP`.
 pub fn keep_in_bounding_set(keep: u64) -> io::Result<()> {
-    for capability in (0..64).filter(|capability| keep & (1 << capability) == 0) {
+    for capability in 0..64 {
         // SAFETY: prctl with integers only.
-        let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
-        if result != 0 {
-            let error = io::Error::last_os_error();
+        match unsafe { libc::prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0) } {
             // The first number the kernel does not know ends the list.
-            return if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) };
+            ..0 => return Ok(()),
+            // To drop it once more would cost as much as the first time.
+            0 => continue,
+            _ if keep & (1 << capability) != 0 => continue,
+            _ => {}
+        }
+        // SAFETY: prctl with integers only.
+        if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) } != 0 {
+            return Err(io::Error::last_os_error());
         }
     }
     Ok(())
