@@ -6,14 +6,14 @@ use super::shared::Shared;
 use atoll_protocol::frame::{Kind, put_json};
 use atoll_protocol::hello::Hello;
 use atoll_protocol::request::{Reply, Request};
-use rustix::net::SendFlags;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
-use tokio::net::{UnixSocket, UnixStream};
+use tokio::net::UnixStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
@@ -77,7 +77,7 @@ impl Connection {
             .try_acquire_owned()
             .map_err(|_| GuestError::Busy { connections_max: shared.settings.connections_max })?;
         let stream = loop {
-            match connect(&shared.path, answers).await {
+            match connect(&shared.path, answers) {
                 Ok(stream) => break stream,
                 Err(error) => match error.kind() {
                     io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -116,13 +116,17 @@ impl Connection {
     }
 }
 
-async fn connect(path: &Path, answers: Answers) -> io::Result<UnixStream> {
-    let socket = UnixSocket::new_stream()?;
+/// A unix socket is connected at once or not at all, so that there is nothing to wait for.
+fn connect(path: &Path, answers: Answers) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     if answers != Answers::WithDescriptor {
         // A kernel that cannot do that closes those that come while we read.
         atoll_sys::socket::refuse_descriptors(socket.as_fd())?;
     }
-    socket.connect(path).await
+    rustix::net::connect(&socket, &address)?;
+    UnixStream::from_std(socket.into())
 }
 
 #[expect(clippy::disallowed_methods, reason = "there is nothing that tells of room in the queue")]
@@ -132,11 +136,19 @@ async fn pause() {
 
 /// Sends all of it. Where this is dropped, nobody knows how much was sent.
 pub(super) async fn send(stream: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
+    let once = |bytes: &[u8]| -> io::Result<usize> {
+        Ok(rustix::net::send(stream, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+    };
     while !bytes.is_empty() {
-        stream.writable().await?;
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let once = || Ok(rustix::net::send(stream, bytes, flags)?);
-        match stream.try_io(Interest::WRITABLE, once) {
+        // What sends much must not keep others from this thread.
+        tokio::task::coop::consume_budget().await;
+        // There is room, as a rule, and then nobody need be asked.
+        let mut sent = once(bytes);
+        if sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            stream.writable().await?;
+            sent = stream.try_io(Interest::WRITABLE, || once(bytes));
+        }
+        match sent {
             Ok(length) => bytes = &bytes[length..],
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
