@@ -5,6 +5,7 @@ use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{Event, State};
 use atoll_api::time::Timestamp;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, named_params};
+use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -112,6 +113,8 @@ pub struct Database {
     path: PathBuf,
     connection: Connection,
     pages_max: u32,
+    /// As SQLite was last told.
+    limited_to: Cell<u32>,
 }
 
 impl Database {
@@ -134,7 +137,12 @@ impl Database {
         ] {
             connection.pragma_update(None, pragma, value).map_err(failed)?;
         }
-        let mut database = Self { path: path.to_owned(), connection, pages_max: PAGES_MAX };
+        let mut database = Self {
+            path: path.to_owned(),
+            connection,
+            pages_max: PAGES_MAX,
+            limited_to: Cell::new(0),
+        };
         database.check()?;
         database.migrate()?;
         Ok(database)
@@ -159,7 +167,11 @@ impl Database {
         let makes_room = change.fate == Fate::Forget || change.record.state == State::Deleted;
         let reserve = if makes_room { 0 } else { PAGES_RESERVED };
         let pages_max = self.pages_max.saturating_sub(reserve).max(1);
-        self.connection.pragma_update(None, "max_page_count", pages_max)
+        if self.limited_to.get() != pages_max {
+            self.connection.pragma_update(None, "max_page_count", pages_max)?;
+            self.limited_to.set(pages_max);
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<(), RecordsError> {

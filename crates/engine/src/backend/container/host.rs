@@ -246,11 +246,15 @@ pub(super) fn make_group(
     limits: &sandbox::Limits,
 ) -> Result<Option<Group>, BackendError> {
     let name = group_name(id);
-    // Of a start that was given up, or of processes that have ended.
-    let stale =
-        Group::find(layout, &name).map_err(|error| other("open the control group", error))?;
-    drop(stale);
-    let made = Group::create(layout, &name, &wanted(limits));
+    let mut made = Group::create(layout, &name, &wanted(limits));
+    if matches!(&made, Err(CgroupError::Create { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists)
+    {
+        // Of a start that was given up, or of processes that have ended.
+        let stale =
+            Group::find(layout, &name).map_err(|error| other("open the control group", error))?;
+        drop(stale);
+        made = Group::create(layout, &name, &wanted(limits));
+    }
     let (group, unenforced) = made.map_err(|error| match error {
         CgroupError::Limits(error) => other("limit the sandbox", error),
         error => other("make the control group", error),
