@@ -93,6 +93,7 @@ pub(crate) fn become_guest(
 ) -> ! {
     process::set_signal_mask(SignalSet::ALL).ok();
     process::scrub_arguments(c"atoll-guest");
+    rustix::thread::set_name(c"atoll-guest").ok();
     rustix::process::umask(rustix::fs::Mode::empty());
     let Ok(admitted) = newborn.admitted(plan.user, Bond::None) else {
         // There is nobody to tell.

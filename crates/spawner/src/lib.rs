@@ -2,8 +2,8 @@
 //!
 //! A server has threads and secrets and must not be copied, so it never clones
 //! itself. At its start it runs a [`resident`] process, which has one thread and
-//! nothing to hide. For each [`order`] that one forks a maker, which makes the
-//! network namespace, clones the guest into a jail and ends:
+//! nothing to hide. That one forks makers ahead, one at a time; each takes an [`order`],
+//! makes the network namespace, clones the guest into a jail and ends:
 //!
 //! ```text
 //!     server ──order──> resident ──fork──> maker ──clone──> guest (PID 1)

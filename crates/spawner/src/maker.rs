@@ -26,12 +26,13 @@ pub(crate) fn prepare() {
     LazyLock::force(&FILTERS);
 }
 
-/// Carries out `order`, which came at `begun_us`, and answers on `reply`.
-pub(crate) fn make(order: &Order, reply: &OwnedFd, begun_us: u64) {
+/// Carries out `order`, which came at `begun_us`, and answers on `reply`. Calls `has_begun`
+/// when there is time for it: while the network is being made.
+pub(crate) fn make(order: &Order, reply: &OwnedFd, begun_us: u64, has_begun: impl FnOnce()) {
     let clear = || {
         std::fs::remove_file(order.socket.as_path()).ok();
     };
-    match start(order, begun_us) {
+    match start(order, begun_us, has_begun) {
         Ok((answer, launched)) => {
             let bytes = serde_json::to_vec(&answer).unwrap_or_default();
             let pidfd = Some(launched.pidfd.as_fd());
@@ -53,7 +54,11 @@ pub(crate) fn make(order: &Order, reply: &OwnedFd, begun_us: u64) {
     }
 }
 
-fn start(order: &Order, begun_us: u64) -> Result<(Answer, Launched), Failed> {
+fn start(
+    order: &Order,
+    begun_us: u64,
+    has_begun: impl FnOnce(),
+) -> Result<(Answer, Launched), Failed> {
     // It takes the kernel as long as everything else, so it begins first.
     let network = netns::prepare().map_err(|error| Failed::io("netns", &error))?;
     let is_root = rustix::process::geteuid().is_root();
@@ -83,6 +88,7 @@ fn start(order: &Order, begun_us: u64) -> Result<(Answer, Launched), Failed> {
             Failed::new(step, &error, errno.unwrap_or(0))
         })?;
     let socket = bind(order.socket.as_path())?;
+    has_begun();
     let group = order.group.as_ref().map(|path| open(path.as_path())).transpose()?;
     let group = group.as_ref().map(OwnedFd::as_fd);
     let launched = match enter::enter(network, group).map_err(|error| refused(&error))? {

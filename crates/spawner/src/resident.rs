@@ -1,4 +1,4 @@
-//! The resident process: waits for orders and forks a maker for each.
+//! The resident process: has a maker for each order, forked before it comes.
 
 use crate::maker;
 use crate::order::{BYTES_MAX, Order};
@@ -6,6 +6,8 @@ use atoll_guest::workload::now_us;
 use atoll_sys::clone::{Fork, fork_into};
 use atoll_sys::process::{self, SignalSet};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, Signal};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -29,6 +31,9 @@ pub fn from_standard_input() -> io::Result<()> {
 /// socket of datagrams, and returns when that is gone. The process must have
 /// one thread.
 ///
+/// A maker waits for the next order, so that an order does not wait for a fork; whoever
+/// takes one says so, and another one waits.
+///
 /// # Errors
 ///
 /// Out of descriptors or memory at the start.
@@ -36,41 +41,92 @@ pub fn run(orders: &OwnedFd) -> io::Result<()> {
     // A guest's ids and modes are as they are said, whatever started the server.
     process::set_signal_mask(SignalSet::ALL)?;
     let signals = process::signal_descriptor(SignalSet::ALL)?;
-    let mut buffer = vec![0; BYTES_MAX];
+    let (taken, takes) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     maker::prepare();
+    let mut waiting = wait_for_order(orders, &takes);
     loop {
-        let mut waiting =
-            [PollFd::new(orders, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
-        if poll(&mut waiting, None).is_err() {
+        // While nobody waits, an order that comes is ours to see.
+        let at_orders = if waiting.is_none() { PollFlags::IN } else { PollFlags::empty() };
+        let mut sources = [
+            PollFd::new(orders, at_orders),
+            PollFd::new(&taken, PollFlags::IN),
+            PollFd::new(&signals, PollFlags::IN),
+        ];
+        if poll(&mut sources, None).is_err() {
             continue;
         }
-        let (has_order, has_signal) =
-            (!waiting[0].revents().is_empty(), !waiting[1].revents().is_empty());
-        if has_signal {
+        let [at_orders, at_taken, at_signals] = sources.map(|source| source.revents());
+        if at_orders.intersects(PollFlags::HUP | PollFlags::ERR) {
+            return Ok(());
+        }
+        if !at_taken.is_empty() && rustix::io::read(&taken, &mut [0; 16]).is_ok() {
+            waiting = None;
+        }
+        let mut is_quiet = false;
+        if !at_signals.is_empty() {
             while let Ok(Some(_)) = process::read_signal(signals.as_fd()) {}
-            while let Ok(Some(_)) = process::collect(-1) {}
+            while let Ok(Some(ended)) = process::collect(-1) {
+                waiting = waiting.filter(|pid| *pid != ended.pid);
+                is_quiet = true;
+            }
         }
-        if !has_order {
-            continue;
+        let is_ordered = waiting.is_none() && at_orders.contains(PollFlags::IN);
+        // The next one is forked when an order has been carried out, so that it takes no
+        // processor away from that; or when there is another order already.
+        if waiting.is_none() && (is_quiet || is_ordered) {
+            waiting = wait_for_order(orders, &takes);
         }
-        match atoll_sys::scm::receive(orders.as_fd(), &mut buffer) {
-            Ok((length, Some(reply))) => obey(&buffer[..length], &reply),
-            // An order that nobody waits for is none.
-            Ok((1.., None)) => {}
-            Ok((0, None)) | Err(_) => return Ok(()),
+        if waiting.is_none() && is_ordered {
+            refuse(orders);
         }
     }
 }
 
-/// Forks a maker for an order. Where that fails the server sees that no answer
-/// comes, for the other end of `reply` is closed.
-fn obey(bytes: &[u8], reply: &OwnedFd) {
-    let begun_us = now_us();
-    if let Ok(Fork::Child) = fork_into(0, None) {
-        // Only our server writes here; it is of another version, if it is ill.
-        if let Ok(order) = serde_json::from_slice::<Order>(bytes) {
-            maker::make(&order, reply, begun_us);
+/// Forks a maker that waits for an order; its process, unless there can be none.
+fn wait_for_order(orders: &OwnedFd, takes: &OwnedFd) -> Option<i32> {
+    let resident = rustix::process::getpid();
+    match fork_into(0, None) {
+        Ok(Fork::Child) => {
+            take_order(orders, takes, resident);
+            process::exit_now(0)
         }
-        process::exit_now(0);
+        Ok(Fork::Parent { pid, .. }) => Some(pid),
+        Err(_) => None,
     }
+}
+
+/// The maker: takes one order, and carries it out.
+fn take_order(orders: &OwnedFd, takes: &OwnedFd, resident: Pid) {
+    // Nobody would know of one that the resident process does not see take something.
+    let bound = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    if bound.is_err() || rustix::process::getppid() != Some(resident) {
+        return;
+    }
+    // Names are for people who look at processes.
+    rustix::thread::set_name(c"atoll-maker").ok();
+    let mut buffer = vec![0; BYTES_MAX];
+    let received = atoll_sys::scm::receive(orders.as_fd(), &mut buffer);
+    let begun_us = now_us();
+    // What is made from here on outlives the resident process.
+    if rustix::process::set_parent_process_death_signal(None).is_err() {
+        return;
+    }
+    // Where this is not said, our end says it.
+    let has_taken = || {
+        rustix::io::write(takes, &[0]).ok();
+    };
+    // An order that nobody waits for is none; and only our server writes here: it is of
+    // another version, if it is ill.
+    if let Ok((length @ 1.., Some(reply))) = received
+        && let Ok(order) = serde_json::from_slice::<Order>(&buffer[..length])
+    {
+        maker::make(&order, &reply, begun_us, has_taken);
+    }
+}
+
+/// Takes an order that nobody can carry out. The server sees that no answer comes, for
+/// the other end of the socket that came along is closed.
+fn refuse(orders: &OwnedFd) {
+    let mut buffer = vec![0; BYTES_MAX];
+    drop(atoll_sys::scm::receive(orders.as_fd(), &mut buffer));
 }

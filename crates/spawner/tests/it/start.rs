@@ -20,7 +20,7 @@ fn commands_run_as_the_sandboxs_user_in_its_home_and_what_they_write_is_kept() {
         assert_eq!(std::fs::read_to_string(kept).unwrap(), "words\n");
         // Nothing but the guest and the shell that asks.
         assert_eq!(sandbox.sh("set -- /proc/[0-9]*; echo $#").trim(), "2");
-        assert_eq!(sandbox.sh("cat /proc/1/comm").trim(), "spawner");
+        assert_eq!(sandbox.sh("cat /proc/1/comm").trim(), "atoll-guest");
         assert_eq!(sandbox.sh("ulimit -n").trim(), "256");
     });
 }
