@@ -26,6 +26,8 @@ class Operation:
     path: str
     fields: frozenset[str]
     """What a request may have, in its query, in a header or in its body."""
+    body: Any
+    """The schema of a body in JSON."""
     answer: Any
     """The schema of what is answered in JSON; None if that is nothing, or no JSON."""
 
@@ -48,13 +50,12 @@ def operation(method: str, path: str, described: dict[str, Any]) -> Operation:
     """One of them."""
     parameters = described.get("parameters", [])
     names = {one["name"].lower() for one in parameters if one["in"] != "path"}
-    schemas = [one.get("schema") for one in described.get("requestBody", {}).get("content", {}).values()]
-    names |= {name for schema in schemas if schema for name in properties(schema)}
+    body = described.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    names |= sayable(body)
     good = [answer for status, answer in described["responses"].items() if status.startswith("2")]
     answers = [one.get("content", {}).get("application/json", {}).get("schema") for one in good]
-    return Operation(
-        described["operationId"], method.upper(), path, frozenset(names), next((one for one in answers if one), None)
-    )
+    answer = next((one for one in answers if one), None)
+    return Operation(described["operationId"], method.upper(), path, frozenset(names), body, answer)
 
 
 def resolve(schema: Any) -> Any:
@@ -86,6 +87,35 @@ def properties(schema: Any) -> dict[str, Any]:
         for part in one.get("allOf", []):
             found |= properties(part)
         found |= one.get("properties", {})
+    return found
+
+
+def parts(schema: Any) -> dict[str, Any]:
+    """What a request may have at this place; nothing in what is one value, however it is written."""
+    found: dict[str, Any] = {}
+    for one in variants(schema):
+        found |= parts(one["items"]) if "items" in one else properties(one)
+    return {} if set(found) == {"hex"} else found
+
+
+def sayable(schema: Any) -> set[str]:
+    """The paths of all that a request may have."""
+    found: set[str] = set()
+    for name, one in parts(schema).items():
+        found |= {name} | {f"{name}.{below}" for below in sayable(one)}
+    return found
+
+
+def said(schema: Any, value: Any) -> set[str]:
+    """The paths of what a request has."""
+    if isinstance(value, list):
+        return {path for one in value for path in said(schema, one)}
+    if not isinstance(value, dict):
+        return set()
+    known = parts(schema)
+    found = set(value) if known else set()
+    for name in set(value) & set(known):
+        found |= {f"{name}.{below}" for below in said(known[name], value[name])}
     return found
 
 

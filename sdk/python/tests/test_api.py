@@ -20,7 +20,7 @@ import pytest
 
 import atoll
 from atoll import errors, models
-from atoll.models import Lifecycle, Limits, Ready, Replacement, Service, Workspace, WorkspaceGit
+from atoll.models import HttpAnswer, Lifecycle, Limits, Ready, ReadyLine, Replacement, Service, Workspace, WorkspaceGit
 
 import openapi
 from serving import ROOT
@@ -103,7 +103,7 @@ class Recorder:
         sent |= set(request.url.params)
         sent |= {name for name in ("idempotency-key", "last-event-id") if name in request.headers}
         if request.headers.get("content-type") == "application/json":
-            sent |= set(json.loads(request.read()))
+            sent |= openapi.said(asked.body, json.loads(request.read()))
         return httpx.Response(200, content=iter([self.content(asked, request)]))
 
     def content(self, asked: openapi.Operation, request: httpx.Request) -> bytes:
@@ -130,16 +130,28 @@ class Recorder:
         return json.dumps(value).encode()
 
 
+def services() -> list[Service]:
+    """Services that say all that can be said of them."""
+    line, answer = ReadyLine(pattern="x", stream="stdout"), HttpAnswer(port=1, path="/", status=200)
+    more: dict[str, Any] = {"user": "root", "directory": "/", "env": {"A": "b"}, "restart": "never", "ready_timeout_ms": 1}
+    return [
+        Service(name="a", shell="true", ready=Ready(port=1)),
+        Service(name="b", command=["true", b"\xff"], ready=Ready(log=line)),
+        Service(name="c", shell="true", ready=Ready(http=answer), **more),
+    ]
+
+
 def do_everything(client: atoll.Atoll, folder: Path) -> None:
     """Calls every verb with all that it takes."""
-    limits, lifecycle = Limits(pids=1), Lifecycle(lease_ms=1)
+    limits = Limits(pids=1, memory_bytes=1, cpus_milli=1, disk_bytes=1)
+    lifecycle = Lifecycle(lease_ms=1, idle_stop_ms=1, delete_after_ms=1, max_lifetime_ms=1)
     making: dict[str, Any] = {
         "image": "x",
         "env": {"A": "b"},
         "labels": {"a": "b"},
         "limits": limits,
         "lifecycle": lifecycle,
-        "services": [Service(name="web", shell="true", ready=Ready(port=1))],
+        "services": services(),
         "workspace": Workspace(path="/x", git=WorkspaceGit(url="/y", branch="main", depth=1)),
     }
     sandbox = client.create(name="web", **making)
@@ -155,7 +167,7 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
     client.keys.revoke("key_1")
     for verb in ("refresh", "start", "pause", "resume", "stop", "kill", "delete", "health", "timeline", "ports", "services"):
         getattr(sandbox, verb)()
-    sandbox.set_lifecycle(Lifecycle(lease_ms=1, idle_stop_ms=1, delete_after_ms=1, max_lifetime_ms=1))
+    sandbox.set_lifecycle(lifecycle)
     sandbox.restart_service("web")
     sandbox.expose(1, visibility="public", expires_in=1)
     sandbox.unexpose(1)

@@ -66,7 +66,9 @@ def _encode(value: Any) -> Any:
         return body(**{one.name: getattr(value, one.name) for one in dataclasses.fields(value)})
     if isinstance(value, Mapping):
         return {name: _encode(one) for name, one in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+    if isinstance(value, str | bytes):
+        return octets(value)
+    if isinstance(value, Sequence):
         return [_encode(one) for one in value]
     return value
 

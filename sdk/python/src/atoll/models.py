@@ -70,7 +70,7 @@ class Service:
 
     name: str
     shell: str | None = None
-    command: Sequence[str] | None = None
+    command: Sequence[str | bytes] | None = None
     user: Literal["user", "root"] | None = None
     directory: str | None = None
     env: Mapping[str, str] | None = None
