@@ -91,7 +91,7 @@ pub(crate) fn run(_args: &Args) -> Result<()> {
     // Without these, tests that say so are skipped.
     told(python_tool());
     told(api_tool());
-    told(sdk::install());
+    sdk::install().into_iter().for_each(told);
     rust_components()?;
     for tool in CARGO_TOOLS {
         cargo_tool(tool)?;

@@ -8,6 +8,7 @@ mod python;
 use crate::{process, skips, workspace};
 use anyhow::{Context as _, Result};
 use jobs::Job;
+use node::Package;
 use ordinary::Place;
 use python::Environment;
 use serde::Deserialize;
@@ -18,48 +19,91 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the SDKs are checked with; nothing happens where it is there.
-pub(crate) fn install() -> Result<()> {
-    let python = Environment::make().map(drop);
-    node::demo().map(drop).and(python)
+pub(crate) fn install() -> [Result<()>; 3] {
+    [Environment::make().map(drop), node::demo().map(drop), Package::install().map(drop)]
 }
 
 pub(crate) fn run() -> Result<()> {
-    let program = program()?;
-    let environment = match Environment::make() {
-        Ok(environment) => environment,
-        Err(error) => return skips::record("sdk", &[format!("SKIPPED sdk-python: {error:#}")]),
-    };
-    environment.install_sdk()?;
-    let mut jobs = vec![Job { name: "python-checks", commands: environment.checks()? }];
-    let place = Place::make(environment.folder(), &program)?;
-    let mut runs = Runs { program: place.path("atoll"), folders: Vec::new() };
-    let mut tests = environment.python();
-    tests.args(["-m", "pytest", "-q"]);
-    jobs.push(Job { name: "python-tests", commands: vec![runs.add("python", tests)?] });
-    if rustix::process::geteuid().is_root() {
-        let mut tests = place.command();
-        tests.arg(place.path("tools/bin/python")).args(["-B", "-m", "pytest", "-q"]);
-        tests.arg(place.path("repository/sdk/python"));
-        jobs.push(Job {
-            name: "python-tests-ordinary",
-            commands: vec![runs.add("python", tests)?],
-        });
+    let place = Place::make(&folder()?.join("python"), &program()?)?;
+    let runs = Runs { program: place.path("atoll"), folders: Vec::new() };
+    let mut work = Work { place, runs, jobs: Vec::new(), skipped: Vec::new() };
+    // Built first: the demo uses what is built.
+    match Package::install() {
+        Ok(package) => work.typescript(&package)?,
+        Err(error) => work.skipped.push(format!("SKIPPED sdk-typescript: {error:#}")),
     }
-    let mut demo = environment.python();
-    demo.args(["-m", "pytest", "-q", "../demo"]);
-    match node::demo() {
-        Ok(modules) => drop(demo.env("ATOLL_DEMO_MODULES", modules)),
-        // The tests say that they are skipped.
-        Err(error) => println!("no packages for the demo: {error:#}"),
+    match Environment::make() {
+        Ok(environment) => work.python(&environment)?,
+        Err(error) => work.skipped.push(format!("SKIPPED sdk-python: {error:#}")),
     }
-    jobs.push(Job { name: "demo", commands: vec![runs.add("demo", demo)?] });
-    let outcome = jobs::run(jobs, &folder()?.join("logs"));
-    let skipped = runs.skipped()?;
+    let outcome = jobs::run(work.jobs, &folder()?.join("logs"));
+    let skipped = [work.skipped, work.runs.skipped()?].concat();
     for line in &skipped {
         println!("{line}");
     }
     skips::record("sdk", &skipped)?;
     outcome
+}
+
+/// What is to be done, and what is not.
+struct Work {
+    place: Place,
+    runs: Runs,
+    jobs: Vec<Job>,
+    skipped: Vec<String>,
+}
+
+impl Work {
+    fn python(&mut self, environment: &Environment) -> Result<()> {
+        environment.install_sdk()?;
+        self.jobs.push(Job { name: "python-checks", commands: environment.checks()? });
+        let mut tests = environment.python();
+        tests.args(["-m", "pytest", "-q"]);
+        self.test("python", "python-tests", tests)?;
+        let mut ordinary = self.place.command();
+        ordinary.arg(self.place.path("tools/bin/python")).args(["-B", "-m", "pytest", "-q"]);
+        ordinary.arg(self.place.path("repository/sdk/python"));
+        self.test_ordinary("python", "python-tests-ordinary", ordinary)?;
+        let mut demo = environment.python();
+        demo.args(["-m", "pytest", "-q", "../demo"]);
+        match node::demo() {
+            Ok(modules) => drop(demo.env("ATOLL_DEMO_MODULES", modules)),
+            // The tests say that they are skipped.
+            Err(error) => println!("no packages for the demo: {error:#}"),
+        }
+        self.test("demo", "demo", demo)
+    }
+
+    fn typescript(&mut self, package: &Package) -> Result<()> {
+        process::run(package.npm().args(["run", "build"]))?;
+        let mut checks = package.npm();
+        checks.args(["run", "check"]);
+        self.jobs.push(Job { name: "typescript-checks", commands: vec![checks] });
+        let mut tests = package.npm();
+        tests.arg("test");
+        self.test("typescript", "typescript-tests", tests)?;
+        let mut ordinary = self.place.command();
+        // A copy of their own: tests may be built anew.
+        let script = "cp -r \"$1/sdk\" \"$1/openapi\" \"$HOME\" && cd ~/sdk/typescript && npm --no-update-notifier test";
+        ordinary.args(["/bin/sh", "-c", script, "sh"]).arg(self.place.path("repository"));
+        self.test_ordinary("typescript", "typescript-tests-ordinary", ordinary)
+    }
+
+    fn test(&mut self, of: &'static str, name: &'static str, tests: Command) -> Result<()> {
+        let commands = vec![self.runs.add(of, tests)?];
+        self.jobs.push(Job { name, commands });
+        Ok(())
+    }
+
+    /// The same by an ordinary user, where that is not who runs the checks anyway.
+    fn test_ordinary(
+        &mut self,
+        of: &'static str,
+        name: &'static str,
+        tests: Command,
+    ) -> Result<()> {
+        if rustix::process::geteuid().is_root() { self.test(of, name, tests) } else { Ok(()) }
+    }
 }
 
 /// What this step makes, and keeps from one run to the next.

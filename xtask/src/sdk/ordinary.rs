@@ -16,6 +16,7 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn make(tools: &Path, program: &Path) -> Result<Self> {
+        fs::create_dir_all(tools).with_context(|| format!("cannot make {}", tools.display()))?;
         let folder = tempfile::Builder::new().prefix("atoll-sdk-").tempdir()?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
         let place = Self { folder, tools: tools.to_owned() };

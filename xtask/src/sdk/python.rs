@@ -4,7 +4,7 @@ use crate::process;
 use crate::workspace;
 use anyhow::{Context as _, Result};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// What the checks are made with, and what the SDK needs, all with versions.
@@ -34,10 +34,6 @@ impl Environment {
             .with_context(|| format!("pip cannot install {REQUIREMENTS}"))?;
         fs::write(&made_of, wanted)?;
         Ok(environment)
-    }
-
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// The interpreter, in the SDK's folder.

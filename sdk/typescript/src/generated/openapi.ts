@@ -1006,9 +1006,25 @@ export interface components {
         Ready: {
             /**
              * Format: int32
-             * @description Something listens on this port of the sandbox's loopback.
+             * @description Something listens on this port of the sandbox's loopback, 1 to 65535.
              */
-            port?: number;
+            port: number;
+        } | {
+            /** @description It has printed a line. */
+            log: components["schemas"]["ReadyLine"];
+        } | {
+            /** @description A port answers over HTTP. */
+            http: components["schemas"]["HttpAnswer"];
+        };
+        /** @description A line that a service prints. */
+        ReadyLine: {
+            /**
+             * @description A regular expression, in the syntax of Rust's `regex`, that matches somewhere in
+             *     the line. A line is looked at in pieces of 64 KiB.
+             */
+            pattern: string;
+            /** @description On which stream; on either where nothing is said. */
+            stream?: components["schemas"]["Stream"];
         };
         /** @description Removes a name. A link is removed, not followed. */
         Remove: {
@@ -1143,12 +1159,15 @@ export interface components {
          */
         Scope: "read" | "run" | "admin";
         /**
-         * @description A service: started with the sandbox and whenever it wakes, and kept running.
+         * @description A service: started with the sandbox and whenever it wakes, and kept running. It has either
+         *     a `command` or a `shell`.
          *
          *     `{"name": "web", "shell": "npm run dev", "directory": "/home/user/app", "ready": {"port":
          *     5173}}` is one.
          */
         Service: {
+            /** @description Or a program and its arguments. */
+            command?: components["schemas"]["Octets"][];
             /** @description Where it starts; the home of the sandbox's user where nothing is said. */
             directory?: string;
             /** @description Variables beside the sandbox's own. */
@@ -1165,7 +1184,9 @@ export interface components {
             /** @description Whether it is started again after it has ended. */
             restart?: components["schemas"]["Restart"];
             /** @description What runs: a command line, as `sh -c` takes it. */
-            shell: string;
+            shell?: string;
+            /** @description As whom; `root` needs the flag `user_root`. */
+            user?: components["schemas"]["User"];
         };
         /**
          * @description How a service is.
