@@ -2,6 +2,7 @@
 //! can use its parts. Nobody else is meant to depend on it.
 
 mod commands;
+mod copy;
 mod doctor;
 mod env;
 mod error;

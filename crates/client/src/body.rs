@@ -3,9 +3,9 @@
 use crate::error::ClientError;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
-use hyper::Response;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::upgrade::Upgraded;
+use hyper::{HeaderMap, Response};
 use std::error::Error;
 use std::io;
 use std::pin::Pin;
@@ -103,9 +103,20 @@ impl Drop for Driver {
 pub struct Download {
     pub(crate) body: Incoming,
     pub(crate) driver: Driver,
+    pub(crate) trailers: HeaderMap,
 }
 
 impl Download {
+    /// What came behind the body, under this name; known at its end.
+    pub(crate) fn trailer(&self, name: &str) -> Option<&str> {
+        self.trailers.get(name)?.to_str().ok()
+    }
+
+    /// How many names are not in an archive, at its end.
+    pub fn left_out_count(&self) -> u64 {
+        self.trailer("atoll-left-out").and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
     /// The next piece; nothing at its end. Dropping this loses none.
     ///
     /// # Errors
@@ -116,8 +127,7 @@ impl Download {
             match frame.map_err(read_broken)?.into_data() {
                 Ok(data) if data.is_empty() => {}
                 Ok(data) => return Ok(Some(data)),
-                // Trailers, which this API has none of.
-                Err(_) => {}
+                Err(frame) => self.trailers = frame.into_trailers().unwrap_or_default(),
             }
         }
     }
@@ -125,7 +135,7 @@ impl Download {
     /// The connection itself, where the server has agreed to speak something else.
     pub(crate) async fn upgrade(self, head: Response<()>) -> Result<Upgraded, ClientError> {
         // It ends by itself, once it has handed the connection over.
-        let Self { body, driver: _driver } = self;
+        let Self { body, driver: _driver, .. } = self;
         let upgraded = hyper::upgrade::on(head.map(|()| body)).await;
         upgraded.map_err(|error| ClientError::broken("it was agreed on a WebSocket")(error.into()))
     }

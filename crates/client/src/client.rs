@@ -8,7 +8,7 @@ use atoll_api::error::{ApiError, ErrorBody};
 use bytes::Bytes;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Builder;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -152,7 +152,7 @@ impl Client {
             Driver(tokio::spawn(async move { connection.with_upgrades().await.unwrap_or(()) }));
         let response = sender.send_request(request).await.map_err(broken)?;
         let (head, body) = response.into_parts();
-        let download = Download { body, driver };
+        let download = Download { body, driver, trailers: HeaderMap::new() };
         if head.status.is_client_error() || head.status.is_server_error() {
             return Err(refused(head.status, download).await);
         }

@@ -3,7 +3,7 @@
 use crate::body::{Download, Upload};
 use crate::client::{Client, Path};
 use crate::error::ClientError;
-use atoll_api::files::{FileStat, Mode, Unpacked};
+use atoll_api::files::{FileStat, Mode, SetMode, Unpacked};
 use atoll_api::octets::Octets;
 use hyper::{Method, header};
 
@@ -46,6 +46,19 @@ impl Client {
         self.receive(request, content).await.map(|(_, stat)| stat)
     }
 
+    /// Sets a mode; where there is a link, of what it leads to.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn set_file_mode(
+        &self,
+        sandbox: &str,
+        wanted: &SetMode,
+    ) -> Result<FileStat, ClientError> {
+        let path = Path::sandbox(sandbox, &["files", "set_mode"]);
+        self.tell(Method::POST, path, wanted).await.map(|(_, stat)| stat)
+    }
+
     /// Reads a directory as a tar archive, whose names are relative to it.
     ///
     /// # Errors
@@ -56,6 +69,7 @@ impl Client {
         path: &Octets,
     ) -> Result<Download, ClientError> {
         let request = self.request(Method::GET, &Self::files(sandbox, "archive", path));
+        let request = request.header(header::TE, "trailers").header(header::CONNECTION, "TE");
         self.send(request, Upload::empty()).await.map(|(_, download)| download)
     }
 

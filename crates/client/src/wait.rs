@@ -10,7 +10,7 @@ impl Client {
     /// Waits for a port, a line of output or an answer over HTTP.
     ///
     /// # Errors
-    /// See [`ClientError`]; of code `not_ready` where the time is over.
+    /// See [`ClientError`]; of code `timed_out` where the time is over.
     pub async fn wait_for(&self, sandbox: &str, wanted: &Wait) -> Result<Waited, ClientError> {
         let path = Path::sandbox(sandbox, &["wait"]);
         self.tell(Method::POST, path, wanted).await.map(|(_, waited)| waited)

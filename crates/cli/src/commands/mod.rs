@@ -2,19 +2,24 @@
 
 mod act;
 mod apply;
+mod cp;
 mod create;
 mod diff;
 mod discard;
 mod doctor;
 mod events;
 mod exec;
+mod expose;
 mod keys;
 mod list;
+mod logs;
 mod policy;
+mod ps;
 pub(crate) mod run;
 mod serve;
 mod shell;
 mod show;
+mod wait;
 
 use crate::error::CliError;
 use crate::status::Status;
@@ -35,6 +40,11 @@ pub(crate) enum Command {
     Show(show::Args),
     Exec(Box<exec::Args>),
     Shell(shell::Args),
+    Cp(cp::Args),
+    Ps(ps::Args),
+    Logs(logs::Args),
+    Wait(wait::Args),
+    Expose(expose::Args),
     /// Let sandboxes run that were stopped
     Start(act::Args),
     /// Ask the processes of sandboxes to end, and kill them if they do not
@@ -66,6 +76,11 @@ impl Command {
             Self::Show(args) => show::run(args),
             Self::Exec(args) => exec::run(*args),
             Self::Shell(args) => shell::run(args),
+            Self::Cp(args) => cp::run(args),
+            Self::Ps(args) => ps::run(args),
+            Self::Logs(args) => logs::run(args),
+            Self::Wait(args) => wait::run(args),
+            Self::Expose(args) => expose::run(args),
             Self::Start(args) | Self::Resume(args) => act::run(args, Verb::Act(Action::Resume)),
             Self::Stop(args) => act::run(args, Verb::Act(Action::Stop)),
             Self::Pause(args) => act::run(args, Verb::Act(Action::Pause)),

@@ -24,6 +24,11 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
+    /// What a command that ended so would give here.
+    pub(crate) fn code(ended: Option<&Ended>) -> u8 {
+        outcome(ended).exit_status(EXIT_OURS)
+    }
+
     /// The exit status. Where Ctrl-C ended the command it ends us too, and this does not
     /// return.
     pub(crate) fn status(&self) -> Status {

@@ -46,7 +46,7 @@ pub(super) struct Follower {
 }
 
 enum Source {
-    Events(Followed),
+    Events(Box<Followed>),
     Socket(Hearing),
 }
 
@@ -157,12 +157,10 @@ impl Follower {
         let [stdout, stderr] = self.at;
         match self.way {
             Way::Events => match &self.start {
-                Some(wanted) => client.start_followed(sandbox, wanted).await.map(Source::Events),
-                None => {
-                    let followed = client.follow_exec(sandbox, &self.exec, stdout, stderr, true);
-                    followed.await.map(Source::Events)
-                }
-            },
+                Some(wanted) => client.start_followed(sandbox, wanted).await,
+                None => client.follow_exec(sandbox, &self.exec, stdout, stderr, true).await,
+            }
+            .map(|followed| Source::Events(Box::new(followed))),
             Way::Socket => {
                 if let Some(wanted) = &self.start {
                     client.start_exec(sandbox, wanted).await?;

@@ -9,6 +9,7 @@
 //! | which keys leave it | [`detach`] |
 //! | what becomes of signals | [`signal`] |
 //! | with what this ends | [`ending`] |
+//! | what it printed, without it | [`logs`] |
 //!
 //! What it prints is told as events, of which the request that starts it is the first to
 //! hear: from then on the command waits for us before anything is dropped. A terminal is
@@ -18,6 +19,7 @@ mod detach;
 mod ending;
 mod follow;
 mod input;
+pub(crate) mod logs;
 mod output;
 mod screen;
 mod session;

@@ -6,7 +6,7 @@ mod start;
 pub(crate) mod workspace;
 
 pub(crate) use failure::failed;
-pub(crate) use print::{Format, Reader, lines, say, table};
+pub(crate) use print::{Format, Reader, lines, neutral, say, table};
 
 use crate::env;
 use crate::error::CliError;

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use tar::{Builder, EntryType, Header};
@@ -42,12 +43,59 @@ pub(super) fn archive(
         .map_err(|error| Failure::Lost(Lost::Send(error)))
 }
 
-struct Packer<'a> {
-    root: &'a Root,
-    builder: Builder<Sender<'a>>,
+/// Packs what is below a directory of this process's into an archive, and says what is not
+/// in it: neither file, directory nor link, or not to be read.
+///
+/// # Errors
+///
+/// If `to` fails.
+pub fn pack_from(directory: OwnedFd, to: impl Write, left: impl FnMut(&Path)) -> io::Result<()> {
+    let root = Root::of_process()?;
+    let mut packer = Packer { root: &root, builder: Builder::new(Outward { to, left }) };
+    walk(directory, &mut packer)?;
+    packer.builder.into_inner()?.to.flush()
 }
 
-impl Visitor for Packer<'_> {
+/// Where an archive goes, and what is not in it.
+trait Sink: Write {
+    fn left(&mut self, path: &Path, code: Code) -> io::Result<()>;
+}
+
+struct Outward<W, F> {
+    to: W,
+    left: F,
+}
+
+impl<W: Write, F> Write for Outward<W, F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.to.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+impl<W: Write, F: FnMut(&Path)> Sink for Outward<W, F> {
+    fn left(&mut self, path: &Path, _: Code) -> io::Result<()> {
+        (self.left)(path);
+        Ok(())
+    }
+}
+
+impl Sink for Sender<'_> {
+    fn left(&mut self, path: &Path, code: Code) -> io::Result<()> {
+        let path = Octets::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        self.channel.send(Kind::Event, &Event::Left { path, code })
+    }
+}
+
+struct Packer<'a, S: Sink> {
+    root: &'a Root,
+    builder: Builder<S>,
+}
+
+impl<S: Sink> Visitor for Packer<'_, S> {
     type Error = io::Error;
 
     fn found(&mut self, found: &Found<'_>) -> io::Result<Step> {
@@ -78,13 +126,11 @@ impl Visitor for Packer<'_> {
 
     /// Says that something is not in the archive.
     fn failed(&mut self, path: &Path, code: Code) -> io::Result<()> {
-        let path = Octets::new(path.as_os_str().as_bytes()).unwrap_or_default();
-        let event = Event::Left { path, code };
-        self.builder.get_mut().channel.send(Kind::Event, &event)
+        self.builder.get_mut().left(path, code)
     }
 }
 
-impl Packer<'_> {
+impl<S: Sink> Packer<'_, S> {
     fn add_file(&mut self, file: File, stat: &Stat, path: &Path) -> io::Result<()> {
         let mut header = header(stat);
         let bytes = u64::try_from(stat.st_size).unwrap_or_default();

@@ -35,7 +35,9 @@ mod walk;
 mod watch;
 mod write;
 
+pub use archive::pack_from;
 pub use root::Root;
+pub use unpack::{Links, Unpacked, unpack_into};
 
 use crate::channel::{Channel, ReceiveError};
 use atoll_protocol::frame::Kind;

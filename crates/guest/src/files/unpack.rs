@@ -8,12 +8,14 @@ use super::tar::{Described, Pending};
 use super::{Failure, directory};
 use crate::channel::Channel;
 use atoll_protocol::files::{ARCHIVE_ENTRIES_MAX, Unpack};
+use atoll_protocol::octets::Octets;
 use atoll_protocol::problem::{Code, Problem};
 use atoll_protocol::request::Reply;
 use rustix::fs::{AtFlags, FileType, OFlags, Timespec, Timestamps};
 use rustix::io::{Errno, Result as Called};
 use std::io::{self, Read};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use tar::EntryType;
 
@@ -25,7 +27,7 @@ pub(super) fn unpack(
     let asked = Asked::new("unpack into", &request.path)?;
     let top = top(root, request, &asked)?;
     let mut receiver = Receiver::new(channel);
-    let mut unpacker = Unpacker { root, top, asked, parent: None, entries: 0, bytes: 0 };
+    let mut unpacker = Unpacker::new(root, top, asked, Links::All);
     let unpacked = unpacker.unpack(&mut receiver);
     // What the connection has to say is the reason of what the archive lacks.
     if let Some(failure) = receiver.failure.take() {
@@ -56,18 +58,76 @@ fn top(root: &Root, request: &Unpack, asked: &Asked<'_>) -> Result<OwnedFd, Prob
     Ok(top)
 }
 
+/// What becomes of symbolic links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// They are made as they are.
+    All,
+    /// Those that could lead out of the directory are left out.
+    Inside,
+}
+
+/// What was unpacked.
+#[derive(Debug, Default)]
+pub struct Unpacked {
+    /// Files, directories and links.
+    pub entries: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+    /// Links that were left out; of very many, the first.
+    pub left: Vec<PathBuf>,
+}
+
+/// Unpacks an archive of a stranger's into a directory of this process's, which has this
+/// absolute path: nothing is written outside of it, whatever is in the archive.
+///
+/// # Errors
+///
+/// If the archive is damaged, or something in it cannot be, or is not to be, unpacked. What
+/// came before stays.
+pub fn unpack_into(
+    directory: OwnedFd,
+    path: &Path,
+    archive: &mut impl Read,
+    links: Links,
+) -> io::Result<Unpacked> {
+    let path = Octets::new(path.as_os_str().as_bytes())
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+    let refused = |problem: Problem| io::Error::other(problem.message);
+    let asked = Asked::new("unpack into", &path).map_err(refused)?;
+    let root = Root::of_process()?;
+    let mut unpacker = Unpacker::new(&root, directory, asked, links);
+    match unpacker.unpack(archive) {
+        Ok(()) => {}
+        Err(Failure::Refused(problem)) => return Err(refused(problem)),
+        Err(Failure::Lost(lost)) => return Err(io::Error::other(lost)),
+    }
+    io::copy(archive, &mut io::sink())?;
+    let Unpacker { entries, bytes, left, .. } = unpacker;
+    Ok(Unpacked { entries, bytes, left })
+}
+
+/// Links that were left out and are named.
+const LEFT_COUNT_MAX: usize = 1000;
+
 struct Unpacker<'a> {
     root: &'a Root,
     top: OwnedFd,
     asked: Asked<'a>,
     /// The directory of the last entry, which is mostly that of the next.
     parent: Option<(PathBuf, Place)>,
+    links: Links,
     entries: u64,
     bytes: u64,
+    left: Vec<PathBuf>,
 }
 
-impl Unpacker<'_> {
-    fn unpack(&mut self, receiver: &mut Receiver<'_>) -> Result<(), Failure> {
+impl<'a> Unpacker<'a> {
+    fn new(root: &'a Root, top: OwnedFd, asked: Asked<'a>, links: Links) -> Self {
+        Self { root, top, asked, parent: None, links, entries: 0, bytes: 0, left: Vec::new() }
+    }
+
+    fn unpack(&mut self, receiver: &mut impl Read) -> Result<(), Failure> {
         let damaged = |asked: &Asked<'_>, error: &io::Error| {
             let code = match error.kind() {
                 io::ErrorKind::Unsupported => Code::Unsupported,
@@ -133,6 +193,13 @@ impl Unpacker<'_> {
             EntryType::Directory => {
                 let mode = (entry.mode & 0o777) | 0o700;
                 directory::make_one(place.parent.as_fd(), name, mode).map_err(fail)?;
+            }
+            EntryType::Symlink
+                if self.links == Links::Inside && !stays_inside(above, &entry.link) =>
+            {
+                if self.left.len() < LEFT_COUNT_MAX {
+                    self.left.push(path.clone());
+                }
             }
             EntryType::Symlink => {
                 let parent = place.parent.as_fd();
@@ -210,6 +277,21 @@ impl Unpacker<'_> {
     }
 }
 
+/// Whether a link in the directory `above` leads nowhere but below the top one. What
+/// climbs up behind another name is not trusted: that name may be a link itself.
+fn stays_inside(above: &Path, target: &Path) -> bool {
+    let (mut up, mut is_down) = (0, false);
+    for component in target.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if !is_down => up += 1,
+            Component::Normal(_) => is_down = true,
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return false,
+        }
+    }
+    up <= above.components().count()
+}
+
 /// A name in an archive that stays below the directory, without what means
 /// nothing; none for any other.
 fn plain(path: &Path) -> Option<PathBuf> {
@@ -266,5 +348,27 @@ impl Read for Receiver<'_> {
         buffer[..length].copy_from_slice(&self.buffer[self.at..self.at + length]);
         self.at += length;
         Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_stays_inside_only_if_no_other_link_can_change_that() {
+        for (above, target, expected) in [
+            ("", "a", true),
+            ("", "./a/b", true),
+            ("a/b", "../../c", true),
+            ("a/b", "../..", true),
+            ("a/b", "../../..", false),
+            ("", "..", false),
+            ("", "/etc/passwd", false),
+            ("", "a/..", false),
+            ("a", "b/../c", false),
+        ] {
+            assert_eq!(stays_inside(Path::new(above), Path::new(target)), expected, "{target}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Commands that ask a server, through the real program on both sides.
 
+mod cp;
 mod exec;
+mod hostile;
+mod look;
 mod sandboxes;
 mod start;
 mod terminal;
