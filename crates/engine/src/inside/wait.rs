@@ -2,13 +2,17 @@
 
 use super::exec::Place;
 use super::{Inside, InsideError};
-use crate::guest::{GuestError, Output, PortStream};
+use crate::guest::{GuestError, Output};
 use atoll_api::sandbox::HoldCause;
 use atoll_api::wait::{HttpAnswer, LogLine, Wait, WaitFor, Waited};
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use hyper::{Request, header};
+use hyper_util::rt::TokioIo;
 use regex::bytes::{Regex, RegexBuilder};
-use std::fmt::Write as _;
+use std::pin::pin;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
 /// Longest piece of a line that is looked at, in bytes.
@@ -23,8 +27,8 @@ const PATTERN_SIZE_MAX: usize = 1 << 20;
 const AGAIN: Duration = Duration::from_millis(100);
 /// How long one answer over HTTP may take to begin.
 const ANSWER: Duration = Duration::from_secs(30);
-/// Longest first line of an answer over HTTP, in bytes.
-const STATUS_LINE_BYTES_MAX: usize = 1024;
+/// Largest head of an answer over HTTP, in bytes.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 
 impl Inside {
     /// Waits for something. It holds the sandbox awake meanwhile.
@@ -129,23 +133,28 @@ impl Inside {
 
     /// Asks for a path and gives the status of the answer, of which nothing else is read.
     async fn ask(&self, port: u16, path: &str) -> Result<u16, Asking> {
-        let mut stream = self.guest.connect(port).await.map_err(Asking::Guest)?;
-        let mut request = String::new();
-        // Writing to a string cannot fail.
-        write!(
-            request,
-            "GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nUser-Agent: atoll\r\n\
-             Accept: */*\r\nConnection: close\r\n\r\n"
-        )
-        .unwrap_or_default();
-        stream.write_all(request.as_bytes()).await.map_err(|_| Asking::NoHttp)?;
-        loop {
-            // What is only an announcement is followed by the answer.
-            match status(&mut stream).await.ok_or(Asking::NoHttp)? {
-                100..200 => skip_head(&mut stream).await.ok_or(Asking::NoHttp)?,
-                status => return Ok(status),
-            }
-        }
+        let stream = self.guest.connect(port).await.map_err(Asking::Guest)?;
+        let request = Request::get(path)
+            .header(header::HOST, format!("localhost:{port}"))
+            .header(header::USER_AGENT, "atoll")
+            .header(header::ACCEPT, "*/*")
+            .header(header::CONNECTION, "close")
+            .body(Empty::<Bytes>::new())
+            .map_err(|_| Asking::NoHttp)?;
+        let (mut sender, connection) = http1::Builder::new()
+            .max_buf_size(HEAD_BYTES_MAX)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|_| Asking::NoHttp)?;
+        // The connection is driven for as long as the answer is waited for, and no longer.
+        let (mut answer, mut connection) = (pin!(sender.send_request(request)), pin!(connection));
+        let answer = tokio::select! {
+            biased;
+            answer = &mut answer => answer,
+            // What it has given before it ended is there.
+            _ = &mut connection => answer.await,
+        };
+        answer.map(|answer| answer.status().as_u16()).map_err(|_| Asking::NoHttp)
     }
 }
 
@@ -161,48 +170,6 @@ fn not_yet(what: String) -> InsideError {
 
 fn fits(found: u16, wanted: Option<u16>) -> bool {
     wanted.map_or(found < 500, |wanted| found == wanted)
-}
-
-/// Reads the first line of an answer.
-async fn status(stream: &mut PortStream) -> Option<u16> {
-    let line = line(stream).await?;
-    parse_status(&line)
-}
-
-async fn skip_head(stream: &mut PortStream) -> Option<()> {
-    // Who announces more than this has nothing to say.
-    for _ in 0..64 {
-        if line(stream).await?.is_empty() {
-            return Some(());
-        }
-    }
-    None
-}
-
-async fn line(stream: &mut PortStream) -> Option<Vec<u8>> {
-    let mut line = Vec::new();
-    loop {
-        match stream.read_u8().await.ok()? {
-            b'\n' => break,
-            byte if line.len() < STATUS_LINE_BYTES_MAX => line.push(byte),
-            _ => return None,
-        }
-    }
-    if line.last() == Some(&b'\r') {
-        line.pop();
-    }
-    Some(line)
-}
-
-/// The status of an answer's first line (RFC 9112, section 4).
-fn parse_status(line: &[u8]) -> Option<u16> {
-    let rest = line.strip_prefix(b"HTTP/1.")?;
-    let (&[_, b' ', ref digits @ ..], rest) = rest.split_first_chunk::<5>()? else { return None };
-    if !digits.iter().all(u8::is_ascii_digit) || !matches!(rest.first(), None | Some(b' ')) {
-        return None;
-    }
-    let status = digits.iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'));
-    (100..600).contains(&status).then_some(status)
 }
 
 /// Checks a pattern before there is anything to look at.
@@ -273,24 +240,6 @@ impl<'a> Lines<'a> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-
-    #[test]
-    fn the_first_line_of_an_answer_says_how_it_went() {
-        for (line, expected) in [
-            ("HTTP/1.1 200 OK", Some(200)),
-            ("HTTP/1.0 404", Some(404)),
-            ("HTTP/1.1 503 ", Some(503)),
-            ("HTTP/1.1 2000", None),
-            ("HTTP/1.1 20", None),
-            ("HTTP/1.1  200", None),
-            ("HTTP/2 200", None),
-            ("HTTP/1.1 999 x", None),
-            ("", None),
-            ("SSH-2.0-OpenSSH", None),
-        ] {
-            assert_eq!(parse_status(line.as_bytes()), expected, "{line}");
-        }
-    }
 
     #[test]
     fn a_line_that_is_not_whole_is_looked_at_when_nothing_comes() {
