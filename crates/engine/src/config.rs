@@ -14,6 +14,10 @@ pub struct Config {
     pub caps: Caps,
     /// What holds where requests say nothing.
     pub defaults: Defaults,
+    /// How long a host may take to make a sandbox and start it, its image unpacked included.
+    pub create_timeout: Duration,
+    /// How long its workspace may take to come in.
+    pub workspace_timeout: Duration,
     /// How long processes that were asked to end have before they are killed.
     pub stop_grace: Duration,
     /// Longest that anything may hold a sandbox awake.
@@ -29,6 +33,8 @@ impl Default for Config {
             records_bytes_max: 1 << 30,
             caps: Caps::default(),
             defaults: Defaults::default(),
+            create_timeout: Duration::from_secs(600),
+            workspace_timeout: Duration::from_secs(3600),
             stop_grace: Duration::from_secs(10),
             hold_max: Duration::from_secs(24 * 3600),
             service_hold_max: Duration::from_secs(3600),

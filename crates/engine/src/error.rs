@@ -11,6 +11,7 @@ use atoll_api::name::SandboxName;
 use atoll_api::ports::EXPOSURES_COUNT_MAX;
 use atoll_api::sandbox::{InvalidRequest, State, Tier};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// When to ask again where a limit is used up, in milliseconds.
 const CAPACITY_RETRY_MS: u64 = 1000;
@@ -86,6 +87,18 @@ pub enum CreateError {
         id: SandboxId,
         /// What failed.
         source: Arc<RecordsError>,
+    },
+    /// It was not made in time, and is given up.
+    #[error("{what} took more than {} ms, so sandbox {id} was given up", time.as_millis())]
+    TimedOut {
+        /// The id that it would have had.
+        id: SandboxId,
+        /// What took too long, as in "its workspace".
+        what: &'static str,
+        /// The name of the limit, its unit last.
+        limit: &'static str,
+        /// The limit.
+        time: Duration,
     },
     /// It was deleted before it was made.
     #[error("the creation of sandbox {id} was cancelled")]
@@ -359,6 +372,13 @@ impl CreateError {
             Self::Workspace { source } => of_workspace(source),
             Self::Records { source, .. } => of_records(self, source),
             Self::Cancelled { .. } => plain(ErrorCode::Conflict, self, "ask again if it is wanted"),
+            Self::TimedOut { limit, time, .. } => {
+                let next_step = "ask again; if it stays so, see the server's log";
+                let mut answer = plain(ErrorCode::TimedOut, self, next_step);
+                answer.details.limit = Some((*limit).to_owned());
+                answer.details.limit_value = u64::try_from(time.as_millis()).ok();
+                answer
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ pub enum Stage {
     FilesystemReady,
     /// Its first process answers.
     RuntimeReady,
-    /// What its image declares is there.
+    /// Its workspace is there, and all of its services are ready.
     DependenciesReady,
     /// Its network can be used.
     NetworkReady,
@@ -36,13 +36,14 @@ pub struct Timeline {
     /// Its first process answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_ready_us: Option<u64>,
-    /// What its image declares is there.
+    /// Its workspace is there, and all of its services are ready; absent where it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dependencies_ready_us: Option<u64>,
     /// Its network can be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_ready_us: Option<u64>,
-    /// The first command in it ended.
+    /// The first command in it ended. It is absent until somebody sees that, as who waits
+    /// for the command does, and who asks for the timeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_command_done_us: Option<u64>,
 }

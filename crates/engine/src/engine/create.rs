@@ -5,7 +5,7 @@ use crate::backend::Progress;
 use crate::directory::Refusal;
 use crate::error::CreateError;
 use crate::exposure::Exposures;
-use crate::owner::{Begin, Creation, CreationFailure, Handle, Owner, Waiter};
+use crate::owner::{Begin, Creation, CreationFailure, Handle, Late, Owner, Waiter};
 use crate::records::Record;
 use crate::workspace::{Archive, Workspace};
 use atoll_api::exec::User;
@@ -158,6 +158,9 @@ async fn wait(handle: &Handle, waiter: Option<Waiter>) -> Result<Sandbox, Create
             CreationFailure::Workspace(source) => CreateError::Workspace { source },
             CreationFailure::Records(source) => CreateError::Records { id, source },
             CreationFailure::Cancelled => CreateError::Cancelled { id },
+            CreationFailure::TimedOut(Late { what, limit, time }) => {
+                CreateError::TimedOut { id, what, limit, time }
+            }
         })?;
     }
     let sandbox = handle.view.borrow().clone();

@@ -14,15 +14,18 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::error::OperationError;
+use crate::inside::Wake;
 use crate::lifecycle::HoldId;
 use crate::owner::{Command, Handle, Reply};
 use crate::records::{Records, RecordsError};
+use crate::services::is_service;
 use crate::state::Verb;
+use atoll_api::exec::Exec;
 use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{
     Cursor, Event, HoldCause, InvalidRequest, Lifecycle, ListSandboxes, Sandbox, SandboxPage,
-    State, Tier,
+    State, Tier, Timeline,
 };
 use atoll_api::service::ServiceStatus;
 use std::collections::BTreeMap;
@@ -31,6 +34,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// How long a look at what runs in a sandbox may take.
+const LOOK_WITHIN: Duration = Duration::from_secs(2);
 
 /// Most events that are read at once.
 pub(crate) const EVENTS_PAGE_MAX: usize = 1000;
@@ -71,6 +78,29 @@ impl Engine {
         view.filter(|sandbox| sandbox.state != State::Deleted)
             .map(|sandbox| self.current(sandbox))
             .ok_or(OperationError::NotFound { id })
+    }
+
+    /// How the creation of a sandbox went. Where nobody has seen yet that its first command
+    /// ended, it is asked.
+    ///
+    /// # Errors
+    /// If there is none of that id.
+    pub async fn timeline(&self, id: SandboxId) -> Result<Timeline, OperationError> {
+        let timeline = self.get(id)?.timeline;
+        if timeline.first_command_done_us.is_some() {
+            return Ok(timeline);
+        }
+        let Ok(inside) = self.inside(id, Wake::Never).await else { return Ok(timeline) };
+        let has_ended = |exec: &Exec| exec.ended.is_some() && !is_service(exec.id);
+        let Ok(Ok(execs)) = timeout(LOOK_WITHIN, inside.execs()).await else { return Ok(timeline) };
+        if !execs.iter().any(has_ended) {
+            return Ok(timeline);
+        }
+        // Its owner was told.
+        let mut view = self.handle(id)?.view;
+        let is_known = |shown: &Sandbox| shown.timeline.first_command_done_us.is_some();
+        drop(timeout(LOOK_WITHIN, view.wait_for(is_known)).await);
+        Ok(self.get(id)?.timeline)
     }
 
     /// Gives the sandbox that has a name, if there is one.

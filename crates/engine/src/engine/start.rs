@@ -132,7 +132,7 @@ impl Engine {
         if is_news {
             (record.state, record.state_since, record.cause) = (state, now, cause);
         }
-        let change = Change { record: record.clone(), fate: Fate::Keep, what, at: now };
+        let change = Change { record: record.clone(), fate: Fate::Keep, what: Some(what), at: now };
         // What cannot be written is found out again by the next start.
         self.shared.records.apply(change, || {}).await.unwrap_or_default();
         record

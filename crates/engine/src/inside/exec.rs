@@ -10,12 +10,15 @@ pub use follow::{Following, Piece};
 use super::{Inside, InsideError};
 use crate::error::OperationError;
 use crate::guest::GuestError;
+use crate::owner::Command;
+use crate::services::is_service;
 use atoll_api::exec::{
     CancelExec, Exec, GRACE_MS_DEFAULT, Signal, SignalExec, StartExec, Stream, TerminalSize, User,
 };
 use atoll_api::id::{ExecId, ID_BYTES};
 use atoll_protocol::exec as protocol;
 use atoll_protocol::problem::{Code, Problem};
+use std::time::{Duration, Instant};
 use tokio::io::AsyncRead;
 
 /// From where an exec is followed, and whether beyond what is there.
@@ -99,7 +102,9 @@ impl Inside {
     /// [`InsideError`].
     pub async fn exec(&self, id: ExecId) -> Result<Exec, InsideError> {
         let look = Place { is_snapshot: true, ..Place::default() };
-        Ok(self.follow_exec(id, look).await?.exec().clone())
+        let exec = self.follow_exec(id, look).await?.exec().clone();
+        self.command_done(&exec, false);
+        Ok(exec)
     }
 
     /// All execs that are remembered, in the order of their start.
@@ -108,8 +113,30 @@ impl Inside {
     /// [`InsideError`].
     pub async fn execs(&self) -> Result<Vec<Exec>, InsideError> {
         let told = self.guest().execs().await.map_err(|error| self.failed(error))?;
-        let execs = told.into_iter().map(translate::exec).collect::<Result<_, _>>();
-        execs.map_err(|error| self.failed(error))
+        let execs = told.into_iter().map(translate::exec).collect::<Result<Vec<_>, _>>();
+        let execs = execs.map_err(|error| self.failed(error))?;
+        let first =
+            execs.iter().filter(|exec| !is_service(exec.id)).max_by_key(|exec| ended_ago(exec));
+        if let Some(first) = first {
+            self.command_done(first, false);
+        }
+        Ok(execs)
+    }
+
+    /// Notes when the first command of the sandbox ended, if this is it: now, or as long ago
+    /// as its guest says.
+    fn command_done(&self, exec: &Exec, is_now: bool) {
+        let is_known = self.view.borrow().timeline.first_command_done_us.is_some();
+        let Some(ago) = ended_ago(exec).filter(|_| !is_known && !is_service(exec.id)) else {
+            return;
+        };
+        let ago = if is_now { Duration::ZERO } else { ago };
+        let now = Instant::now();
+        let command = Command::CommandDone { at: now.checked_sub(ago).unwrap_or(now) };
+        if let Some(owner) = self.owner.upgrade() {
+            // Who looks next tells it again.
+            owner.try_send(command).unwrap_or_default();
+        }
     }
 
     /// Feeds an exec what `source` has, from `offset` on, and closes a pipe then unless
@@ -175,6 +202,13 @@ impl Inside {
     fn failed_exec(&self, exec: ExecId, source: GuestError) -> InsideError {
         InsideError::Exec { id: self.id(), exec, source }
     }
+}
+
+/// How long ago an exec ended, if it has.
+fn ended_ago(exec: &Exec) -> Option<Duration> {
+    let ended = exec.ended.as_ref()?;
+    let age = Duration::from_millis(exec.started_ago_ms);
+    Some(age.saturating_sub(Duration::from_micros(ended.duration_us)))
 }
 
 /// An id that nobody has.

@@ -1,6 +1,6 @@
 //! Calls on the host and questions to the guest, and the end of a sandbox's first process.
 
-use super::{Owner, mailbox::MAILBOX};
+use super::{CreationFailure, Late, Owner, mailbox::MAILBOX};
 use crate::backend::{Alive, Backend, BackendError};
 use crate::error::OperationError;
 use crate::guest::{Guest, GuestError};
@@ -9,6 +9,7 @@ use crate::lifecycle::RunningExec;
 use crate::workspace::Workspace;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::State;
+use atoll_api::service::{READY_TIMEOUT_MS_DEFAULT, Service};
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
@@ -105,23 +106,30 @@ impl Owner {
 
     /// Starts its services, and waits until each is ready or will not be soon. Who wants the
     /// sandbox ended, or gives its creation up, does not wait for that.
-    pub(super) async fn start_services(&mut self) {
+    pub(super) async fn start_services(&mut self) -> Result<(), CreationFailure> {
         if self.record.services.is_empty() {
-            return;
+            return Ok(());
         }
         self.keep_services();
         let settled = self.services.settled();
-        self.while_wanted(settled).await.unwrap_or_default();
+        let ready_ms =
+            |service: &Service| service.ready_timeout_ms.unwrap_or(READY_TIMEOUT_MS_DEFAULT);
+        let longest_ms = self.record.services.iter().map(ready_ms).max().unwrap_or_default();
+        // Each says by itself when it is late, unless its guest says nothing at all.
+        let time = self.shared.config.create_timeout + Duration::from_millis(longest_ms);
+        let (what, limit) = ("starting its services", "create_timeout_ms");
+        self.while_wanted(settled, Late { what, limit, time }).await
     }
 
-    /// Makes the workspace of a sandbox that is being made; gives nothing if that is not
-    /// wanted any more.
+    /// Makes the workspace of a sandbox that is being made.
     pub(super) async fn make_workspace(
         &mut self,
         workspace: Workspace,
-    ) -> Option<Result<(), InsideError>> {
-        let inside = self.inside()?;
-        self.while_wanted(workspace.make(inside)).await
+    ) -> Result<Result<(), InsideError>, CreationFailure> {
+        let inside = self.inside().ok_or(CreationFailure::Cancelled)?;
+        let time = self.shared.config.workspace_timeout;
+        let late = Late { what: "its workspace", limit: "workspace_timeout_ms", time };
+        self.while_wanted(workspace.make(inside), late).await
     }
 
     pub(super) fn restart_service(&self, name: String) -> Result<(), OperationError> {
@@ -152,7 +160,7 @@ impl Owner {
     }
 
     /// Waits for `work`, and meanwhile takes commands in.
-    async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+    pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
             tokio::select! {
@@ -164,8 +172,15 @@ impl Owner {
         }
     }
 
-    /// The same, unless somebody wants the sandbox ended, or its creation is given up.
-    async fn while_wanted<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    /// The same for a limited time, and unless somebody wants the sandbox ended, or its
+    /// creation is given up.
+    async fn while_wanted<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        late: Late,
+    ) -> Result<T, CreationFailure> {
+        let clock = self.shared.clock.clone();
+        let mut time_over = clock.wait_until(clock.now().after(late.time));
         let progress = self.progress.clone();
         let given_up = async move {
             match progress {
@@ -176,14 +191,15 @@ impl Owner {
         let (mut work, mut given_up) = (pin!(work), pin!(given_up));
         while !self.deferred.iter().any(super::Command::is_forceful) {
             tokio::select! {
-                done = &mut work => return Some(done),
-                () = &mut given_up => return None,
+                done = &mut work => return Ok(done),
+                () = &mut given_up => break,
+                () = &mut time_over => return Err(CreationFailure::TimedOut(late)),
                 Some(command) = self.mailbox.recv(), if self.deferred.len() < MAILBOX => {
                     self.defer(command);
                 }
             }
         }
-        None
+        Err(CreationFailure::Cancelled)
     }
 
     fn defer(&mut self, command: super::Command) {

@@ -13,7 +13,7 @@ use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{HoldCause, Lifecycle, Sandbox};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Commands that wait at most; another one is refused.
@@ -48,6 +48,10 @@ pub(crate) enum Command {
     },
     /// Something has worked inside, however short it was.
     Worked,
+    /// A command that somebody asked for has ended.
+    CommandDone {
+        at: Instant,
+    },
     /// Start one of its services anew.
     RestartService {
         name: String,
@@ -91,6 +95,17 @@ pub(crate) enum CreationFailure {
     Workspace(Arc<InsideError>),
     Records(Arc<RecordsError>),
     Cancelled,
+    TimedOut(Late),
+}
+
+/// What was not there in time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Late {
+    /// What, as in "its workspace".
+    pub(crate) what: &'static str,
+    /// The limit's name, its unit last.
+    pub(crate) limit: &'static str,
+    pub(crate) time: Duration,
 }
 
 /// The way to an owner.

@@ -14,7 +14,7 @@ mod mailbox;
 mod removal;
 mod transitions;
 
-pub(crate) use mailbox::{Command, Creation, CreationFailure, Handle, Reply, Waiter};
+pub(crate) use mailbox::{Command, Creation, CreationFailure, Handle, Late, Reply, Waiter};
 
 use crate::backend::{Alive, Progress};
 use crate::engine::Shared;
@@ -26,14 +26,15 @@ use crate::records::{Change, Fate, Record, RecordsError};
 use crate::services::Services;
 use crate::state::{self, Step, Verb};
 use crate::workspace::Workspace;
-use atoll_api::sandbox::{EventKind, Sandbox, State};
+use atoll_api::sandbox::{EventKind, Sandbox, Stage, State};
 use atoll_api::time::Timestamp;
 use host::Exit;
 use removal::Removal;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 
 /// How long to wait before something that failed by itself is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
@@ -79,6 +80,8 @@ pub(crate) struct Owner {
     /// Until when nothing is tried by itself, after a failure.
     patience_until: Option<Timestamp>,
     removal: Removal,
+    /// A call to make it that did not come back in time. Until it does, nothing can be removed.
+    stuck: Option<JoinHandle<()>>,
 }
 
 /// What an owner that waits is woken by.
@@ -121,6 +124,7 @@ impl Owner {
             progress: None,
             patience_until: None,
             removal: Removal::Due,
+            stuck: None,
         };
         (owner, handle)
     }
@@ -199,6 +203,7 @@ impl Owner {
             Command::Expose { wanted, reply } => reply.give(self.expose(wanted).await),
             Command::Unexpose { port, reply } => reply.give(self.unexpose(port).await),
             Command::Worked => self.activity.worked(self.shared.clock.now()),
+            Command::CommandDone { at } => self.command_done(at).await,
             Command::RestartService { name, reply } => reply.give(self.restart_service(name)),
         }
     }
@@ -273,8 +278,27 @@ impl Owner {
         self.record.cause = cause;
     }
 
+    /// Notes when the first command ended.
+    async fn command_done(&mut self, at: Instant) {
+        if self.record.timeline.first_command_done_us.is_some() {
+            return;
+        }
+        let since = self.shared.clock.now().since(self.record.created_at);
+        let took = since.saturating_sub(at.elapsed());
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.record.timeline.mark(Stage::FirstCommandDone, took_us);
+        if self.write_as(None, Fate::Keep).await.is_err() {
+            // The next write carries it.
+            self.publish();
+        }
+    }
+
     /// Writes the record with what happened, shows it, and has it told to who listens.
     async fn write(&self, what: EventKind, fate: Fate) -> Result<(), RecordsError> {
+        self.write_as(Some(what), fate).await
+    }
+
+    async fn write_as(&self, what: Option<EventKind>, fate: Fate) -> Result<(), RecordsError> {
         let at = self.shared.clock.now();
         let change = Change { record: self.record.clone(), fate, what, at };
         let shown = self.record.view(self.activity.holds(at));

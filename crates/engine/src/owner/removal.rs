@@ -8,7 +8,9 @@ use crate::error::OperationError;
 use crate::records::{Fate, RecordsError};
 use crate::state::{Step, Verb};
 use atoll_api::sandbox::{EventKind, State};
+use std::pin::pin;
 use std::time::Duration;
+use tokio::task::spawn_blocking;
 
 /// How long to wait before a removal is tried again: at first, and at most.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
@@ -65,6 +67,15 @@ impl Owner {
     /// Removes it from the host, again and again until it worked. What is left when
     /// the server ends is removed by the next one.
     pub(super) async fn remove(mut self) {
+        if let Some(stuck) = self.stuck.take() {
+            // Killing what is half-made may be what it waits for.
+            let (backend, id) = (self.shared.backend.clone(), self.record.id);
+            drop(spawn_blocking(move || backend.kill(id)));
+            let back = async { drop(stuck.await) };
+            if !self.refuse_until(back).await {
+                return;
+            }
+        }
         loop {
             match self.removal {
                 Removal::Done => break,
@@ -103,13 +114,18 @@ impl Owner {
     /// Answers commands until it is time; gives false if nobody can send any more.
     async fn can_retry(&mut self, after: Duration) -> bool {
         let clock = self.shared.clock.clone();
-        let mut time = clock.wait_until(clock.now().after(after));
+        self.refuse_until(clock.wait_until(clock.now().after(after))).await
+    }
+
+    /// The same until something is so.
+    async fn refuse_until(&mut self, is_so: impl Future<Output = ()>) -> bool {
+        let mut is_so = pin!(is_so);
         loop {
             while let Some(command) = self.deferred.pop_front() {
                 self.refuse(command);
             }
             tokio::select! {
-                () = &mut time => return true,
+                () = &mut is_so => return true,
                 command = self.mailbox.recv() => match command {
                     Some(command) => self.deferred.push_back(command),
                     None => return false,
@@ -132,7 +148,7 @@ impl Owner {
             Command::RestartService { reply, .. } => reply.give(Err(gone)),
             Command::Expose { reply, .. } => reply.give(Err(gone)),
             Command::Unexpose { reply, .. } => reply.give(Err(gone)),
-            Command::Release { .. } | Command::Worked => {}
+            Command::Release { .. } | Command::Worked | Command::CommandDone { .. } => {}
         }
     }
 

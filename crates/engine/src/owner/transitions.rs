@@ -1,6 +1,6 @@
 //! Carrying out what is asked for: an intent, calls on the host, an outcome.
 
-use super::{Creation, CreationFailure, Owner};
+use super::{Creation, CreationFailure, Late, Owner};
 use crate::backend::{Alive, BackendError, Progress};
 use crate::error::OperationError;
 use crate::records::{Fate, RecordsError};
@@ -10,6 +10,7 @@ use atoll_api::sandbox::{EventKind, Stage, State};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use tokio::task;
 
 impl Owner {
     /// Does what `verb` says, if that makes sense now. `reason` says who wants it.
@@ -57,22 +58,18 @@ impl Owner {
     ) -> Result<(), CreationFailure> {
         let unwritten = |error: RecordsError| CreationFailure::Records(Arc::new(error));
         self.write(EventKind::Requested, Fate::Keep).await.map_err(unwritten)?;
-        let (spec, reports) = (self.record.spec(), progress.clone());
-        let alive = self.call(move |backend, id| {
-            backend.create(id, &spec, &reports)?;
-            backend.start(id, &spec, &reports)
-        });
-        let alive = alive.await.and_then(|alive| self.lives(alive));
+        let alive = self.make_on_host(progress).await?;
+        let alive = alive.and_then(|alive| self.lives(alive));
         alive.map_err(|error| match error {
             BackendError::Cancelled => CreationFailure::Cancelled,
             error => CreationFailure::Backend(Arc::new(error)),
         })?;
         let has_dependencies = workspace.is_some() || !self.record.services.is_empty();
         if let Some(workspace) = workspace {
-            let made = self.make_workspace(workspace).await.ok_or(CreationFailure::Cancelled)?;
+            let made = self.make_workspace(workspace).await?;
             made.map_err(|error| CreationFailure::Workspace(Arc::new(error)))?;
         }
-        self.start_services().await;
+        self.start_services().await?;
         if has_dependencies && self.services.are_ready() {
             progress.reached(Stage::DependenciesReady).unwrap_or_default();
         }
@@ -85,6 +82,35 @@ impl Owner {
         self.intend(Step::Runs, EventKind::Started).await.map_err(unwritten)
     }
 
+    /// Has the host make it and start it, for as long as that may take.
+    async fn make_on_host(
+        &mut self,
+        progress: &Arc<Progress>,
+    ) -> Result<Result<Alive, BackendError>, CreationFailure> {
+        let (spec, reports) = (self.record.spec(), progress.clone());
+        let (backend, id) = (Arc::clone(&self.shared.backend), self.record.id);
+        let mut work = task::spawn_blocking(move || {
+            backend.create(id, &spec, &reports)?;
+            backend.start(id, &spec, &reports)
+        });
+        let (clock, time) = (self.shared.clock.clone(), self.shared.config.create_timeout);
+        let late = clock.wait_until(clock.now().after(time));
+        let done = self.meanwhile(async {
+            tokio::select! {
+                done = &mut work => Some(done.expect("a backend does not panic")),
+                () = late => None,
+            }
+        });
+        if let Some(done) = done.await {
+            return Ok(done);
+        }
+        progress.cancel();
+        // What it gives is of no use any more.
+        self.stuck = Some(tokio::spawn(async move { drop(work.await) }));
+        let what = "its image and its first process";
+        Err(CreationFailure::TimedOut(Late { what, limit: "create_timeout_ms", time }))
+    }
+
     async fn unmake(&mut self, failure: &CreationFailure) {
         let reason = match failure {
             CreationFailure::Backend(error) => format!("it could not be made: {error}"),
@@ -93,11 +119,14 @@ impl Owner {
             }
             CreationFailure::Records(error) => format!("it could not be recorded: {error}"),
             CreationFailure::Cancelled => "its creation was cancelled".to_owned(),
+            CreationFailure::TimedOut(late) => format!("{} took too long", late.what),
         };
         self.lives_no_more();
         self.leave(reason).await;
-        // Tried once before anybody is told, so that a failed creation has left nothing.
-        self.remove_once().await;
+        if self.stuck.is_none() {
+            // Tried once before anybody is told, so that a failed creation has left nothing.
+            self.remove_once().await;
+        }
     }
 
     async fn pause(&mut self) -> Result<(), OperationError> {
@@ -157,7 +186,8 @@ impl Owner {
         let alive = self.call(move |backend, id| backend.start(id, &spec, &progress)).await;
         match alive.and_then(|alive| self.lives(alive)) {
             Ok(()) => {
-                self.start_services().await;
+                // One whose guest is silent is found out by whoever asks it for something.
+                self.start_services().await.unwrap_or_default();
                 self.activity.runs(self.shared.clock.now(), Some(Duration::ZERO));
                 self.settle(Step::Runs, None, EventKind::Started).await;
                 Ok(())

@@ -2,7 +2,7 @@
 
 use super::{Change, Fate, Record};
 use atoll_api::name::SandboxName;
-use atoll_api::sandbox::{Event, State};
+use atoll_api::sandbox::{Event, EventKind, State};
 use atoll_api::time::Timestamp;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, named_params};
 use std::cell::Cell;
@@ -236,7 +236,7 @@ impl Database {
     ///
     /// # Errors
     /// Nothing was written then.
-    pub fn apply(&mut self, change: &Change) -> Result<Event, RecordsError> {
+    pub fn apply(&mut self, change: &Change) -> Result<Option<Event>, RecordsError> {
         loop {
             match self.write(change) {
                 Err(RecordsError::Full { .. }) if self.halve_events()? => {}
@@ -253,7 +253,7 @@ impl Database {
         gone.map(|count| count > 0).map_err(|source| explain(&self.path, "make room in", source))
     }
 
-    fn write(&mut self, change: &Change) -> Result<Event, RecordsError> {
+    fn write(&mut self, change: &Change) -> Result<Option<Event>, RecordsError> {
         let path = self.path.clone();
         let failed = |source| explain(&path, "write", source);
         self.limit_for(change).map_err(failed)?;
@@ -262,10 +262,16 @@ impl Database {
             Some(name) if is_constraint(&source) => RecordsError::NameTaken { name: name.clone() },
             _ => failed(source),
         })?;
-        let seq = write_event(&transaction, change).map_err(failed)?;
+        let event = match &change.what {
+            Some(what) => {
+                let seq = write_event(&transaction, change, what).map_err(failed)?;
+                let (at, sandbox_id, what) = (change.at, change.record.id, what.clone());
+                Some(Event { seq, at, sandbox_id, what })
+            }
+            None => None,
+        };
         transaction.commit().map_err(failed)?;
-        let sandbox_id = change.record.id;
-        Ok(Event { seq, at: change.at, sandbox_id, what: change.what.clone() })
+        Ok(event)
     }
 
     /// Brings everything that is written to the disk.
@@ -388,8 +394,12 @@ fn write_record(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Res
 }
 
 /// Writes the event and lets the oldest ones go; gives its number.
-fn write_event(transaction: &Transaction<'_>, change: &Change) -> rusqlite::Result<u64> {
-    let body = serde_json::to_string(&change.what).expect("an event has string keys only");
+fn write_event(
+    transaction: &Transaction<'_>,
+    change: &Change,
+    what: &EventKind,
+) -> rusqlite::Result<u64> {
+    let body = serde_json::to_string(what).expect("an event has string keys only");
     execute(
         transaction,
         "INSERT INTO events (at_us, id, body) VALUES (?1, ?2, ?3)",

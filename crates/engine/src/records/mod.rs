@@ -41,8 +41,8 @@ pub struct Change {
     pub record: Record,
     /// Whether to keep it, or to forget it because nothing is left of it.
     pub fate: Fate,
-    /// What happened.
-    pub what: EventKind,
+    /// What happened, if that is worth an event.
+    pub what: Option<EventKind>,
     /// When.
     pub at: Timestamp,
 }
@@ -208,7 +208,7 @@ fn serve(
             Job::Apply { change, publish, reply } => {
                 let told = database.apply(&change).map(|event| {
                     publish();
-                    drop(listeners.send(event));
+                    drop(event.map(|event| listeners.send(event)));
                 });
                 drop(reply.send(told));
             }

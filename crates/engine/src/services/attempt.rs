@@ -28,6 +28,11 @@ pub(super) fn attempt(name: &str, id: ExecId) -> Option<u32> {
     u32::from_str_radix(number, 16).ok()
 }
 
+/// Whether an exec may be one of a service.
+pub(crate) fn is_service(id: ExecId) -> bool {
+    id.to_string().starts_with(&self::id("", 0).to_string()[..ExecId::PREFIX.len() + 2 * TAG.len()])
+}
+
 /// The service that an exec is of, if it is of one.
 pub(crate) fn service_of(declared: &[Service], id: ExecId) -> Option<&Service> {
     declared.iter().find(|service| attempt(&service.name, id).is_some())

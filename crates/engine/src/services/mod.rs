@@ -9,7 +9,7 @@ mod keeper;
 
 #[cfg(test)]
 pub(crate) use attempt::id;
-pub(crate) use attempt::service_of;
+pub(crate) use attempt::{is_service, service_of};
 
 use crate::clock::Clock;
 use crate::inside::Inside;

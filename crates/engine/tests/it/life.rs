@@ -66,6 +66,68 @@ fn a_life() {
 }
 
 #[test]
+fn a_creation_that_hangs_is_given_up_in_time_and_undone_when_the_host_comes_back() {
+    for (call, moment) in [(Call::Create, Moment::Midway), (Call::Start, Moment::Midway)] {
+        let world = World::new();
+        live(async {
+            let engine = world.start().await;
+            let gate = world.host.hold(call, moment);
+            let time = world.config.create_timeout;
+            let caller = engine.create(named("web"));
+            let time_passes = async {
+                gate.reached(1).await;
+                world.clock.awaited(time).await;
+                world.clock.advance(time);
+            };
+            let (made, ()) = tokio::join!(caller, time_passes);
+            let error = made.unwrap_err().to_api();
+            assert_eq!((error.code, error.took_effect), (ErrorCode::TimedOut, TookEffect::No));
+            assert_eq!(error.details.limit.as_deref(), Some("create_timeout_ms"));
+            assert_eq!(error.details.limit_value, Some(600_000));
+            // Its name is free, and its place is not while something may come of the call.
+            let stuck = world.host.ids()[0];
+            assert_eq!(all(&engine), []);
+            let refused = engine.delete(stuck).await;
+            assert!(refused.is_ok(), "it is deleted already: {refused:?}");
+            world.host.heal();
+            let other = engine.create(named("web")).await.unwrap();
+            assert!(world.host.ids().contains(&stuck));
+            gate.open();
+            world.host.until(|host| host.ids() == [other.id]).await;
+            world.nothing_is_left_behind(&engine);
+            engine.shutdown().await;
+        });
+    }
+}
+
+#[test]
+fn a_shutdown_does_not_wait_for_a_host_that_hangs() {
+    let world = World::new();
+    let gate = live(async {
+        let engine = world.start().await;
+        let gate = world.host.hold(Call::Create, Moment::Midway);
+        let time = world.config.create_timeout;
+        let time_passes = async {
+            gate.reached(1).await;
+            world.clock.awaited(time).await;
+            world.clock.advance(time);
+        };
+        let (made, ()) = tokio::join!(engine.create(named("web")), time_passes);
+        made.unwrap_err();
+        engine.shutdown().await;
+        gate
+    });
+    gate.caller_is_gone();
+    world.host.heal();
+    live(async {
+        let engine = world.start().await;
+        world.settled(&engine).await;
+        assert_eq!(world.host.ids(), []);
+        engine.shutdown().await;
+    });
+}
+
+#[test]
 fn asking_twice_is_no_mistake_and_nonsense_is_refused() {
     let world = World::new();
     live(async {

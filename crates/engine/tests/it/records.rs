@@ -65,11 +65,11 @@ fn record(n: u8, name: Option<&str>) -> Record {
 }
 
 fn keep(record: Record) -> Change {
-    Change { at: record.state_since, record, fate: Fate::Keep, what: EventKind::Started }
+    Change { at: record.state_since, record, fate: Fate::Keep, what: Some(EventKind::Started) }
 }
 
 fn forget(record: Record) -> Change {
-    Change { fate: Fate::Forget, what: EventKind::Removed, ..keep(record) }
+    Change { fate: Fate::Forget, what: Some(EventKind::Removed), ..keep(record) }
 }
 
 #[test]
@@ -77,10 +77,10 @@ fn what_is_written_comes_back() {
     let (_folder, path) = folder();
     let mut database = Database::open(&path).unwrap();
     assert_eq!(database.load().unwrap(), []);
-    let first = database.apply(&keep(record(1, Some("web")))).unwrap();
+    let first = database.apply(&keep(record(1, Some("web")))).unwrap().unwrap();
     database.apply(&keep(record(2, None))).unwrap();
     let changed = Record { state: State::Stopped, ..record(1, Some("web")) };
-    let last = database.apply(&keep(changed.clone())).unwrap();
+    let last = database.apply(&keep(changed.clone())).unwrap().unwrap();
     drop(database);
 
     let mut database = Database::open(&path).unwrap();
@@ -258,7 +258,7 @@ fn a_file_of_version_1_is_read() {
     assert_eq!(database.load().unwrap(), [old]);
     let events = database.events(0, 10).unwrap();
     assert_eq!(events[0].what, EventKind::Stopped { forced: true });
-    assert_eq!(database.apply(&keep(record(2, None))).unwrap().seq, 8);
+    assert_eq!(database.apply(&keep(record(2, None))).unwrap().unwrap().seq, 8);
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn the_latest_event_is_known_and_a_write_can_be_tried() {
     let mut database = Database::open(&path).unwrap();
     assert_eq!(database.last_event().unwrap(), 0);
     database.apply(&keep(record(1, None))).unwrap();
-    let event = database.apply(&keep(record(1, None))).unwrap();
+    let event = database.apply(&keep(record(1, None))).unwrap().unwrap();
     assert_eq!(database.last_event().unwrap(), event.seq);
     let length = || fs::metadata(path.with_extension("sqlite-wal")).unwrap().len();
     let before = length();

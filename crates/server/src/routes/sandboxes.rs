@@ -252,7 +252,7 @@ async fn timeline(
     State(app): State<Arc<App>>,
     Target(id): Target,
 ) -> Result<Json<Timeline>, Failure> {
-    Ok(Json(app.engine.get(id)?.timeline))
+    Ok(Json(app.engine.timeline(id).await?))
 }
 
 /// Tell how it is, as its guest says

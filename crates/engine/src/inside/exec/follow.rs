@@ -127,7 +127,8 @@ impl Following {
     }
 
     fn end(&mut self, told: &protocol::Ended) {
-        if self.exec.state == ExecState::Running {
+        let was_running = self.exec.state == ExecState::Running;
+        if was_running {
             let meanwhile = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
             let ago_ms = self.exec.started_ago_ms.saturating_add(meanwhile);
             self.exec.started_ago_ms = ago_ms.max(told.duration_us / 1000);
@@ -137,6 +138,7 @@ impl Following {
         self.exec.stderr = translate::printed(told.stderr);
         self.exec.fed_bytes = told.fed_bytes;
         self.exec.ended = Some(translate::ended(told));
+        self.inside.command_done(&self.exec, was_running);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Machine, also_as_ordinary, eventually};
 use crate::support::{live, named, with_lifecycle};
+use atoll_api::exec::StartExec;
 use atoll_api::sandbox::{HoldCause, Lifecycle, State};
 use atoll_engine::Wake;
 use atoll_engine::error::OperationError;
@@ -26,6 +27,49 @@ fn sh(id: &str, script: &str) -> Start {
         on_disconnect: Default::default(),
         name: None,
     }
+}
+
+#[test]
+fn the_timeline_tells_when_the_first_command_ended_whoever_saw_it() {
+    also_as_ordinary("inside::the_timeline_tells_when_the_first_command_ended_whoever_saw_it");
+    let machine = Machine::new();
+    live(async {
+        let engine = machine.start().await;
+        let start = |shell: &str| StartExec { shell: Some(shell.to_owned()), ..Default::default() };
+        for is_watched in [true, false] {
+            let made = engine.create(named("web")).await.unwrap();
+            let id = made.id;
+            assert_eq!(engine.timeline(id).await.unwrap().first_command_done_us, None);
+            let inside = engine.inside(id, Wake::Never).await.unwrap();
+            let mut started = inside.start_exec(start("sleep 0.1")).await.unwrap();
+            if is_watched {
+                while started.following.next().await.unwrap().is_some() {}
+                eventually("it was noted", || {
+                    engine.get(id).unwrap().timeline.first_command_done_us.is_some()
+                })
+                .await;
+            } else {
+                let exec = started.following.exec().id;
+                drop(started);
+                // Nobody looks but the test, past the server.
+                eventually("it has ended", || {
+                    machine.guest(id).status(&exec.to_string()).ended.is_some()
+                })
+                .await;
+            }
+            let timeline = engine.timeline(id).await.unwrap();
+            let first_us = timeline.first_command_done_us.unwrap();
+            // The tenth of a second that it took is in it, to the millisecond that guests tell.
+            let least_us = timeline.runtime_ready_us.unwrap() + 100_000;
+            assert!(first_us + 2_000 > least_us, "{timeline:?}");
+            assert!(first_us < least_us + 5_000_000, "{timeline:?}");
+            let mut second = inside.start_exec(start("true")).await.unwrap().following;
+            while second.next().await.unwrap().is_some() {}
+            assert_eq!(engine.timeline(id).await.unwrap(), timeline);
+            engine.delete(id).await.unwrap();
+        }
+        engine.shutdown().await;
+    });
 }
 
 #[test]

@@ -5,13 +5,14 @@ use crate::support::{live, named};
 use atoll_api::error::{ErrorCode, TookEffect};
 use atoll_api::sandbox::{CreateSandbox, Workspace, WorkspaceGit};
 use atoll_api::service::{Restart, Service, ServiceState};
-use atoll_engine::{Archive, Beside};
+use atoll_engine::{Archive, Beside, Config};
 use atoll_testkit::image::copy_programs;
 use std::io::{self, Cursor};
 use std::path::Path;
 use std::pin::Pin;
 use std::process::Command;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 
 /// An archive with one file, which says `begun`.
@@ -112,6 +113,25 @@ fn an_archive_that_breaks_off_leaves_neither_a_sandbox_nor_its_name() {
         eventually("nothing is left", || machine.left().is_empty()).await;
         let made = engine.create_with(named("web"), beside(Cursor::new(packed()))).await.unwrap();
         assert_eq!(machine.guest(made.id).sh("cat workspace/src/state").text(), "begun");
+        engine.delete(made.id).await.unwrap();
+        engine.shutdown().await;
+    });
+}
+
+#[test]
+fn an_archive_that_does_not_come_in_time_is_given_up() {
+    also_as_ordinary("workspace::an_archive_that_does_not_come_in_time_is_given_up");
+    let machine = Machine::new();
+    live(async {
+        let workspace_timeout = Duration::from_millis(500);
+        let config = Config { workspace_timeout, ..Config::default() };
+        let engine = machine.start_with(config).await;
+        let endless = Cursor::new(packed()[..1000].to_vec()).chain(Then(|| Poll::Pending));
+        let late = engine.create_with(named("web"), beside(endless)).await.unwrap_err().to_api();
+        assert_eq!((late.code, late.took_effect), (ErrorCode::TimedOut, TookEffect::No));
+        assert_eq!(late.details.limit.as_deref(), Some("workspace_timeout_ms"));
+        assert_eq!(machine.left(), [""; 0]);
+        let made = engine.create_with(named("web"), beside(Cursor::new(packed()))).await.unwrap();
         engine.delete(made.id).await.unwrap();
         engine.shutdown().await;
     });
