@@ -1,7 +1,8 @@
 //! Requests that are sent again: one idempotency key of one caller makes one sandbox.
 //!
-//! What is remembered is lost when the server ends; a name is what holds beyond that.
-//! A creation under a key is carried through also when its caller goes away, since the
+//! That a request came true is written down with the sandbox, in one step, and is known to
+//! later servers for a day. A server that dies before has made nothing that stays, so that
+//! the request makes it anew. A creation under a key is carried through also when its caller goes away, since the
 //! caller will ask for it again. One that failed is forgotten, so that it can be tried again.
 
 use crate::access::Caller;
@@ -11,8 +12,11 @@ use crate::upload::Fault;
 use atoll_api::error::ErrorCode;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{CreateSandbox, Sandbox};
+use atoll_api::time::Timestamp;
 use atoll_engine::Beside;
+use atoll_engine::records::{CameTrue, ONCE_KEPT_FOR, Once};
 use axum::http::HeaderMap;
+use sha2::{Digest as _, Sha256};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
@@ -22,14 +26,19 @@ pub(crate) const HEADER: &str = "idempotency-key";
 /// Longest key, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 255;
 
-/// A key, and whose it is.
+/// A key, and whose it is, as a digest: it may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct IdempotencyKey {
-    caller: Caller,
-    text: String,
-}
+pub(crate) struct IdempotencyKey(String);
 
 impl IdempotencyKey {
+    fn new(caller: Caller, text: &str) -> Self {
+        let whose = match caller {
+            Caller::Local { uid } => format!("user {uid}"),
+            Caller::Key { id, .. } => format!("key {id}"),
+        };
+        Self(hex(Sha256::digest(format!("{whose} {text}"))))
+    }
+
     /// Reads the key of a request, if it has one.
     pub(crate) fn of(caller: Caller, headers: &HeaderMap) -> Result<Option<Self>, Failure> {
         let Some(value) = headers.get(HEADER) else { return Ok(None) };
@@ -39,7 +48,7 @@ impl IdempotencyKey {
                 if (1..=KEY_BYTES_MAX).contains(&text.len())
                     && text.as_bytes().iter().all(is_plain) =>
             {
-                Ok(Some(Self { caller, text: text.to_owned() }))
+                Ok(Some(Self::new(caller, text)))
             }
             _ => Err(Failure::field(
                 "Idempotency-Key",
@@ -49,11 +58,22 @@ impl IdempotencyKey {
     }
 }
 
+fn hex(digest: impl AsRef<[u8]>) -> String {
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What tells one request from others. What comes behind it is not looked at.
+fn digest(request: &CreateSandbox) -> String {
+    let text = serde_json::to_vec(request).expect("a request has string keys only");
+    hex(Sha256::digest(text))
+}
+
 type Outcome = Option<Result<SandboxId, Failure>>;
 
 #[derive(Clone)]
 struct Entry {
-    request: Arc<CreateSandbox>,
+    digest: String,
+    at: Timestamp,
     outcome: watch::Receiver<Outcome>,
 }
 
@@ -85,14 +105,22 @@ pub(crate) struct Created {
 }
 
 impl Remembered {
-    pub(crate) fn new(keys_max: usize) -> Self {
-        Self { keys_max, entries: Mutex::default() }
+    /// Begins with what came true before.
+    pub(crate) fn new(keys_max: usize, before: &[CameTrue]) -> Self {
+        let mut entries = Entries::default();
+        for CameTrue { once, id, at } in &before[before.len().saturating_sub(keys_max)..] {
+            let key = IdempotencyKey(once.key.clone());
+            let outcome = watch::Sender::new(Some(Ok(*id))).subscribe();
+            entries.put(key, Entry { digest: once.digest.clone(), at: *at, outcome });
+        }
+        Self { keys_max, entries: Mutex::new(entries) }
     }
 
-    fn claim(&self, key: &IdempotencyKey, request: &CreateSandbox) -> Result<Claim, Failure> {
+    fn claim(&self, key: &IdempotencyKey, digest: &str, now: Timestamp) -> Result<Claim, Failure> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.drop_old(now);
         if let Some(entry) = entries.by_key.get(key) {
-            if *entry.request != *request {
+            if entry.digest != digest {
                 let message = "another request was sent under this idempotency key";
                 let next_step = "choose another key, or send what was sent before";
                 let mut failure = Failure::new(ErrorCode::Conflict, message, next_step);
@@ -103,9 +131,8 @@ impl Remembered {
         }
         entries.make_room(self.keys_max)?;
         let (sender, outcome) = watch::channel(None);
-        let entry = Entry { request: Arc::new(request.clone()), outcome: outcome.clone() };
-        entries.by_key.insert(key.clone(), entry);
-        entries.order.push_back(key.clone());
+        let entry = Entry { digest: digest.to_owned(), at: now, outcome: outcome.clone() };
+        entries.put(key.clone(), entry);
         Ok(Claim::New(sender, outcome))
     }
 
@@ -117,6 +144,26 @@ impl Remembered {
 }
 
 impl Entries {
+    fn put(&mut self, key: IdempotencyKey, entry: Entry) {
+        self.by_key.insert(key.clone(), entry);
+        self.order.push_back(key);
+    }
+
+    /// Forgets what is over and was asked for too long ago.
+    fn drop_old(&mut self, now: Timestamp) {
+        while let Some(key) = self.order.front() {
+            let is_old = self.by_key.get(key).is_none_or(|entry| {
+                now.since(entry.at) >= ONCE_KEPT_FOR && entry.outcome.borrow().is_some()
+            });
+            if !is_old {
+                return;
+            }
+            if let Some(key) = self.order.pop_front() {
+                self.by_key.remove(&key);
+            }
+        }
+    }
+
     /// Lets the oldest key go whose creation is over.
     fn make_room(&mut self, keys_max: usize) -> Result<(), Failure> {
         if self.order.len() < keys_max {
@@ -148,12 +195,15 @@ pub(crate) async fn create(
     app: &Arc<App>,
     key: IdempotencyKey,
     request: CreateSandbox,
-    (beside, fault): (Beside, Fault),
+    (mut beside, fault): (Beside, Fault),
 ) -> Result<Created, Failure> {
-    let (mut outcome, is_replayed) = match app.remembered.claim(&key, &request)? {
+    let digest = digest(&request);
+    let now = app.clock.now();
+    let (mut outcome, is_replayed) = match app.remembered.claim(&key, &digest, now)? {
         Claim::Known(outcome) => (outcome, true),
         Claim::New(sender, outcome) => {
             let creator = app.clone();
+            beside.once = Some(Once { key: key.0.clone(), digest });
             app.spawn(async move {
                 let made = creator.noted(creator.engine.create_with(request, beside).await);
                 let made = made.map(|sandbox| sandbox.id).map_err(|error| fault.or(error));
@@ -184,19 +234,20 @@ mod tests {
     use super::*;
 
     fn key(text: &str) -> IdempotencyKey {
-        IdempotencyKey { caller: Caller::Local { uid: 0 }, text: text.to_owned() }
+        IdempotencyKey::new(Caller::Local { uid: 0 }, text)
     }
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     #[test]
     fn the_oldest_that_is_over_makes_room() {
-        let remembered = Remembered::new(2);
-        let request = CreateSandbox::default();
-        let new = |text| match remembered.claim(&key(text), &request).unwrap() {
+        let remembered = Remembered::new(2, &[]);
+        let new = |text| match remembered.claim(&key(text), "d", NOW).unwrap() {
             Claim::New(sender, _) => Some(sender),
             Claim::Known(_) => None,
         };
         let (_under_way, over) = (new("a").unwrap(), new("b").unwrap());
-        let failure = remembered.claim(&key("c"), &request).err().unwrap();
+        let failure = remembered.claim(&key("c"), "d", NOW).err().unwrap();
         assert_eq!(failure.error.details.limit.as_deref(), Some("idempotency_keys_max"));
         over.send_replace(Some(Ok(SandboxId::from_random([0; 10]))));
         assert!(new("c").is_some());
@@ -206,12 +257,26 @@ mod tests {
 
     #[test]
     fn keys_of_other_callers_are_other_keys() {
-        let remembered = Remembered::new(10);
-        let request = CreateSandbox::default();
-        let other = IdempotencyKey { caller: Caller::Local { uid: 1 }, text: "a".to_owned() };
+        let remembered = Remembered::new(10, &[]);
+        let other = IdempotencyKey::new(Caller::Local { uid: 1 }, "a");
         for key in [&key("a"), &other] {
-            assert!(matches!(remembered.claim(key, &request), Ok(Claim::New(..))));
+            assert!(matches!(remembered.claim(key, "d", NOW), Ok(Claim::New(..))));
         }
+    }
+
+    #[test]
+    fn what_came_true_is_known_for_a_day() {
+        let id = SandboxId::from_random([1; 10]);
+        let once = |n| Once { key: key(n).0, digest: "d".to_owned() };
+        let before = ["a", "b", "c"].map(|n| CameTrue { once: once(n), id, at: NOW });
+        let remembered = Remembered::new(2, &before);
+        let claim = |text, digest, now| remembered.claim(&key(text), digest, now);
+        assert!(matches!(claim("c", "d", NOW), Ok(Claim::Known(outcome))
+            if outcome.borrow().clone().is_some_and(|made| made.is_ok_and(|made| made == id))));
+        assert!(claim("c", "other", NOW).is_err());
+        // More than are remembered are not, the oldest first.
+        assert!(matches!(claim("a", "d", NOW), Ok(Claim::New(..))));
+        assert!(matches!(claim("c", "other", NOW.after(ONCE_KEPT_FOR)), Ok(Claim::New(..))));
     }
 
     #[test]

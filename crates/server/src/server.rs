@@ -158,6 +158,7 @@ impl Server {
             }
         }
         let metrics = Metrics::new();
+        let remembered = Remembered::new(config.idempotency_keys_max, engine.came_true());
         let app = App {
             previews: preview::Router::new(
                 previews,
@@ -172,7 +173,7 @@ impl Server {
             keys,
             owner_uid,
             rates: Rates::new(config.requests_per_second_max, config.requests_burst_max),
-            remembered: Remembered::new(config.idempotency_keys_max),
+            remembered,
             metrics,
             watched: Watched::new(records_folder),
             streams: Arc::new(Semaphore::new(config.streams_max)),

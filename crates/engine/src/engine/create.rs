@@ -6,7 +6,7 @@ use crate::directory::Refusal;
 use crate::error::CreateError;
 use crate::exposure::Exposures;
 use crate::owner::{Begin, Creation, CreationFailure, Handle, Late, Owner, Waiter};
-use crate::records::Record;
+use crate::records::{Once, Record};
 use crate::workspace::{Archive, Workspace};
 use atoll_api::exec::User;
 use atoll_api::id::{ID_BYTES, SandboxId};
@@ -34,6 +34,9 @@ pub struct Beside {
     /// A tar archive of what is to be in its workspace. It is read while the sandbox is made,
     /// and not at all where none is.
     pub archive: Option<Archive>,
+    /// The request as one that is to come true once: with the sandbox it is written down that it
+    /// did. Whoever sends it again is the caller's to tell; see [`Engine::came_true`].
+    pub once: Option<Once>,
 }
 
 /// What became of a request for a place.
@@ -137,6 +140,7 @@ impl Engine {
             Ok(()) => {
                 // Nobody can have cancelled it yet.
                 progress.reached(Stage::Accepted).unwrap_or_default();
+                let owner = owner.once(beside.once.take());
                 self.spawn(owner.run(Begin::Create { progress, outcome, workspace }));
                 Ok(Admission::Made(handle, waiter))
             }

@@ -17,7 +17,7 @@ use crate::error::OperationError;
 use crate::inside::Wake;
 use crate::lifecycle::HoldId;
 use crate::owner::{Command, Handle, Reply};
-use crate::records::{Records, RecordsError};
+use crate::records::{CameTrue, Records, RecordsError};
 use crate::services::is_service;
 use crate::state::Verb;
 use atoll_api::exec::Exec;
@@ -58,6 +58,7 @@ pub(crate) struct Shared {
     /// Turns true when the engine shuts down.
     closing: watch::Sender<bool>,
     directory: Mutex<Directory>,
+    came_true: Vec<CameTrue>,
 }
 
 impl Shared {
@@ -272,6 +273,11 @@ impl Engine {
             *counts.entry(handle.view.borrow().state).or_default() += 1;
         }
         counts
+    }
+
+    /// Requests that came true while earlier engines ran, the oldest first.
+    pub fn came_true(&self) -> &[CameTrue] {
+        &self.shared.came_true
     }
 
     /// The operator's settings.

@@ -45,9 +45,9 @@ impl Engine {
             let (records, known) =
                 Records::open(&path, config.records_bytes_max).map_err(StartError::Records)?;
             let inventory = host.inventory().map_err(StartError::Inventory)?;
-            Ok((records, reconcile::plan(known, &inventory)))
+            Ok((records, reconcile::plan(known.records, &inventory), known.came_true))
         });
-        let (records, plan) = looked.await.expect("neither of them panics")?;
+        let (records, plan, came_true) = looked.await.expect("neither of them panics")?;
         let shared = Arc::new(Shared {
             config,
             backend,
@@ -55,6 +55,7 @@ impl Engine {
             records,
             closing: watch::Sender::new(false),
             directory: Mutex::new(Directory::new(config.sandboxes_max)),
+            came_true,
         });
         let engine = Self { shared, tasks: Mutex::new(JoinSet::new()) };
         engine.spawn(keep_synchronised(engine.shared.clone()));
@@ -132,7 +133,13 @@ impl Engine {
         if is_news {
             (record.state, record.state_since, record.cause) = (state, now, cause);
         }
-        let change = Change { record: record.clone(), fate: Fate::Keep, what: Some(what), at: now };
+        let change = Change {
+            record: record.clone(),
+            fate: Fate::Keep,
+            what: Some(what),
+            at: now,
+            once: None,
+        };
         // What cannot be written is found out again by the next start.
         self.shared.records.apply(change, || {}).await.unwrap_or_default();
         record

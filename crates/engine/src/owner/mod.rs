@@ -22,7 +22,7 @@ use crate::error::OperationError;
 use crate::exposure::Exposures;
 use crate::guest::Guest;
 use crate::lifecycle::{self, Activity, Decision, Facts};
-use crate::records::{Change, Fate, Record, RecordsError};
+use crate::records::{Change, Fate, Once, Record, RecordsError};
 use crate::services::Services;
 use crate::state::{self, Step, Verb};
 use crate::workspace::Workspace;
@@ -82,6 +82,8 @@ pub(crate) struct Owner {
     removal: Removal,
     /// A call to make it that did not come back in time. Until it does, nothing can be removed.
     stuck: Option<JoinHandle<()>>,
+    /// The request that made it, until it is written that it came true.
+    once: Option<Once>,
 }
 
 /// What an owner that waits is woken by.
@@ -125,8 +127,14 @@ impl Owner {
             patience_until: None,
             removal: Removal::Due,
             stuck: None,
+            once: None,
         };
         (owner, handle)
+    }
+
+    /// The same for a request that is to come true once.
+    pub(crate) fn once(self, once: Option<Once>) -> Self {
+        Self { once, ..self }
     }
 
     /// Lives until nothing is left of the sandbox, or nobody can reach it any more.
@@ -300,7 +308,9 @@ impl Owner {
 
     async fn write_as(&self, what: Option<EventKind>, fate: Fate) -> Result<(), RecordsError> {
         let at = self.shared.clock.now();
-        let change = Change { record: self.record.clone(), fate, what, at };
+        // It came true when the sandbox runs: one that is half-made is removed by the next start.
+        let once = self.once.clone().filter(|_| what == Some(EventKind::Started));
+        let change = Change { record: self.record.clone(), fate, what, at, once };
         let shown = self.record.view(self.activity.holds(at));
         let view = self.view.clone();
         let publish = move || drop(view.send_replace(shown));

@@ -79,7 +79,9 @@ impl Owner {
         self.record.timeline = progress.timeline();
         self.activity.runs(self.shared.clock.now(), Some(Duration::ZERO));
         // A creation that is not written down would be removed by the next start.
-        self.intend(Step::Runs, EventKind::Started).await.map_err(unwritten)
+        self.intend(Step::Runs, EventKind::Started).await.map_err(unwritten)?;
+        self.once = None;
+        Ok(())
     }
 
     /// Has the host make it and start it, for as long as that may take.

@@ -1,6 +1,6 @@
 //! The SQLite file. Synchronous; [`super::Records`] has it on a thread of its own.
 
-use super::{Change, Fate, Record};
+use super::{CameTrue, Change, Fate, Once, Record};
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{Event, EventKind, State};
 use atoll_api::time::Timestamp;
@@ -15,6 +15,11 @@ use std::time::Duration;
 /// Events that are kept; older ones make room.
 pub const EVENTS_KEPT: u32 = 100_000;
 
+/// Requests that came true and are kept; older ones make room.
+pub const ONCE_KEPT: u32 = 10_000;
+/// How long one is kept at most.
+pub const ONCE_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+
 /// Most pages of a file, as SQLite has it.
 const PAGES_MAX: u32 = u32::MAX - 1;
 
@@ -22,7 +27,8 @@ const PAGES_MAX: u32 = u32::MAX - 1;
 const PAGES_RESERVED: u32 = 8;
 
 /// One step from each version of the file to the next. Never changed, only added to.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE sandboxes (
         id   TEXT PRIMARY KEY,
         body TEXT NOT NULL      -- a Record as JSON
@@ -37,7 +43,18 @@ const MIGRATIONS: &[&str] = &["
         id    TEXT NOT NULL,    -- of a sandbox that may be forgotten
         body  TEXT NOT NULL     -- an EventKind as JSON
     ) STRICT;
-"];
+",
+    "
+    CREATE TABLE came_true (    -- requests that are to come true once
+        seq    INTEGER PRIMARY KEY AUTOINCREMENT,
+        key    TEXT NOT NULL UNIQUE,
+        digest TEXT NOT NULL,
+        id     TEXT NOT NULL,   -- of a sandbox that may be forgotten
+        at_us  INTEGER NOT NULL -- microseconds since 1970
+    ) STRICT;
+    CREATE INDEX came_true_at ON came_true (at_us);
+",
+];
 
 /// Why the records cannot be opened, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -270,8 +287,39 @@ impl Database {
             }
             None => None,
         };
+        if let Some(once) = &change.once {
+            write_once(&transaction, change, once).map_err(failed)?;
+        }
         transaction.commit().map_err(failed)?;
         Ok(event)
+    }
+
+    /// Reads the requests that came true, the oldest first.
+    ///
+    /// # Errors
+    /// If one of them cannot be understood.
+    pub fn came_true(&self) -> Result<Vec<CameTrue>, RecordsError> {
+        let failed = |source| explain(&self.path, "read", source);
+        let mut statement = self
+            .connection
+            .prepare("SELECT key, digest, id, at_us FROM came_true ORDER BY seq")
+            .map_err(failed)?;
+        let rows = statement
+            .query_map([], |row| {
+                let once = Once { key: row.get(0)?, digest: row.get(1)? };
+                Ok((once, row.get::<_, String>(2)?, row.get::<_, i64>(3)?))
+            })
+            .map_err(failed)?;
+        let mut found = Vec::new();
+        for row in rows {
+            let (once, id, at_us) = row.map_err(failed)?;
+            let at = Timestamp::from_unix_us(at_us).ok();
+            let (Ok(id), Some(at)) = (id.parse(), at) else {
+                return Err(self.damaged("a request that came true cannot be read"));
+            };
+            found.push(CameTrue { once, id, at });
+        }
+        Ok(found)
     }
 
     /// Brings everything that is written to the disk.
@@ -412,6 +460,22 @@ fn write_event(
         [seq.saturating_sub(i64::from(EVENTS_KEPT))],
     )?;
     Ok(u64::try_from(seq).expect("SQLite numbers rows from 1"))
+}
+
+/// Writes that a request came true, and lets those go that are too old or too many.
+fn write_once(transaction: &Transaction<'_>, change: &Change, once: &Once) -> rusqlite::Result<()> {
+    let at_us = change.at.unix_us();
+    transaction.execute(
+        "INSERT OR REPLACE INTO came_true (key, digest, id, at_us) VALUES (?1, ?2, ?3, ?4)",
+        (&once.key, &once.digest, change.record.id.to_string(), at_us),
+    )?;
+    let seq = transaction.last_insert_rowid();
+    let kept_for_us = i64::try_from(ONCE_KEPT_FOR.as_micros()).unwrap_or(i64::MAX);
+    transaction.execute(
+        "DELETE FROM came_true WHERE seq <= ?1 OR at_us <= ?2",
+        (seq.saturating_sub(i64::from(ONCE_KEPT)), at_us.saturating_sub(kept_for_us)),
+    )?;
+    Ok(())
 }
 
 fn parse_event(seq: i64, at_us: i64, id: &str, body: &str) -> Option<Event> {

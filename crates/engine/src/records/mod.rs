@@ -17,9 +17,10 @@
 mod database;
 mod record;
 
-pub use database::{Database, EVENTS_KEPT, RecordsError};
+pub use database::{Database, EVENTS_KEPT, ONCE_KEPT, ONCE_KEPT_FOR, RecordsError};
 pub use record::Record;
 
+use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{Event, EventKind};
 use atoll_api::time::Timestamp;
 use std::path::Path;
@@ -45,6 +46,28 @@ pub struct Change {
     pub what: Option<EventKind>,
     /// When.
     pub at: Timestamp,
+    /// The request that this makes true, if that is to be known when it is sent again.
+    pub once: Option<Once>,
+}
+
+/// A request that is to come true once, however often it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Once {
+    /// What tells it from all others: of who sent it, and the name that they gave it.
+    pub key: String,
+    /// Of what was asked for, so that something else under the same name is told apart.
+    pub digest: String,
+}
+
+/// A request that came true.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CameTrue {
+    /// The request.
+    pub once: Once,
+    /// What it made, and may be gone.
+    pub id: SandboxId,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// What becomes of a record.
@@ -63,6 +86,15 @@ pub struct Records {
     events: broadcast::Sender<Event>,
     written: Notify,
     writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Everything that was in a file.
+#[derive(Debug)]
+pub struct Known {
+    /// The sandboxes.
+    pub records: Vec<Record>,
+    /// Requests that came true, the oldest first.
+    pub came_true: Vec<CameTrue>,
 }
 
 enum Job {
@@ -93,10 +125,10 @@ impl Records {
     ///
     /// # Errors
     /// Typed for a file that another server uses, that is damaged, or that is newer.
-    pub fn open(path: &Path, bytes_max: u64) -> Result<(Self, Vec<Record>), RecordsError> {
+    pub fn open(path: &Path, bytes_max: u64) -> Result<(Self, Known), RecordsError> {
         let mut database = Database::open(path)?;
         database.limit(bytes_max)?;
-        let known = database.load()?;
+        let known = Known { records: database.load()?, came_true: database.came_true()? };
         let (jobs, queue) = mpsc::channel(QUEUE);
         let events = broadcast::Sender::new(EVENTS_BEHIND);
         let listeners = events.clone();

@@ -65,7 +65,13 @@ fn record(n: u8, name: Option<&str>) -> Record {
 }
 
 fn keep(record: Record) -> Change {
-    Change { at: record.state_since, record, fate: Fate::Keep, what: Some(EventKind::Started) }
+    Change {
+        at: record.state_since,
+        record,
+        fate: Fate::Keep,
+        what: Some(EventKind::Started),
+        once: None,
+    }
 }
 
 fn forget(record: Record) -> Change {

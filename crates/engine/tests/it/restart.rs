@@ -7,8 +7,8 @@ use atoll_api::sandbox::{CreateSandbox, EventKind, State};
 use atoll_engine::backend::Processes;
 use atoll_engine::backend::fake::{Call, Gate, Moment};
 use atoll_engine::error::{CreateError, OperationError, StartError};
-use atoll_engine::records::RecordsError;
-use atoll_engine::{Config, Engine};
+use atoll_engine::records::{ONCE_KEPT_FOR, Once, RecordsError};
+use atoll_engine::{Beside, Config, Engine};
 use std::sync::Arc;
 
 /// Lets a server die while it is at `moment` of `call`, with everything else that it did.
@@ -151,6 +151,63 @@ fn a_death_during_pause_or_resume_leaves_what_the_host_says() {
         starts_anew(&world, async |engine| {
             assert_eq!(state(engine, web(engine)), expect, "{call:?} {moment:?}");
             assert_eq!(engine.resume(web(engine)).await.unwrap().state, State::Running);
+        });
+    }
+}
+
+#[test]
+fn a_request_came_true_exactly_when_its_sandbox_stays() {
+    let once = || Once { key: "k".to_owned(), digest: "d".to_owned() };
+    let beside = || Beside { once: Some(once()), archive: None };
+    for (call, moment) in [
+        (Call::Create, Moment::Before),
+        (Call::Create, Moment::After),
+        (Call::Start, Moment::Midway),
+        (Call::Start, Moment::After),
+    ] {
+        let world = World::new();
+        let gate = live(async {
+            let engine = world.start().await;
+            assert_eq!(engine.came_true(), []);
+            let gate = world.host.hold(call, moment);
+            tokio::select! {
+                _ = engine.create_with(named("web"), beside()) => panic!("it is held"),
+                // The server dies here.
+                () = gate.reached(1) => {}
+            }
+            gate
+        });
+        gate.caller_is_gone();
+        world.host.heal();
+        let made = live(async {
+            let engine = world.start().await;
+            // Nothing stays of it, so that it can be made.
+            assert_eq!(engine.came_true(), []);
+            engine.create_with(named("web"), beside()).await.unwrap()
+            // It dies again, before anybody was answered.
+        });
+        live(async {
+            let engine = world.start().await;
+            let [came_true] = engine.came_true() else { panic!("{:?}", engine.came_true()) };
+            assert_eq!((&came_true.once, came_true.id), (&once(), made.id));
+            assert_eq!(state(&engine, made.id), State::Running);
+            // What is deleted came true all the same.
+            engine.delete(made.id).await.unwrap();
+            world.settled(&engine).await;
+            engine.shutdown().await;
+        });
+        live(async {
+            let engine = world.start().await;
+            assert_eq!(engine.came_true().len(), 1);
+            world.clock.advance(ONCE_KEPT_FOR);
+            let other = Once { key: "other".to_owned(), digest: "d".to_owned() };
+            let beside = Beside { once: Some(other.clone()), archive: None };
+            engine.create_with(named("web"), beside).await.unwrap();
+            engine.shutdown().await;
+            let engine = world.start().await;
+            let kept: Vec<_> = engine.came_true().iter().map(|one| &one.once).collect();
+            assert_eq!(kept, [&other], "the old one has gone");
+            engine.shutdown().await;
         });
     }
 }

@@ -45,7 +45,7 @@ impl FromRequest<Arc<App>> for Wanted {
         let fault = upload.fault();
         let archive: Archive =
             if upload.is_gzip().await? { Box::new(Gunzip::new(upload)) } else { Box::new(upload) };
-        Ok(Self { request, beside: Beside { archive: Some(archive) }, fault })
+        Ok(Self { request, beside: Beside { archive: Some(archive), once: None }, fault })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sandboxes from their making to their end.
 
-use crate::support::{Answer, World, live};
+use crate::support::{Answer, Client, World, live};
 use atoll_engine::backend::fake::{Call, Moment};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -95,6 +95,39 @@ fn a_workspace_has_one_source_and_what_cannot_be_made_leaves_nothing() {
         assert_eq!(client.get("/v1/sandboxes").await.expect(200)["sandboxes"], json!([]));
         // The name is free.
         client.json("POST", "/v1/sandboxes", &json!({"name": "web"})).await.expect(201);
+    });
+}
+
+#[test]
+fn a_creation_that_is_sent_again_to_the_next_server_makes_no_second_sandbox() {
+    live(async {
+        let world = World::new();
+        let send = async |client: &Client, key: &str, body: &Value| {
+            let headers = [("content-type", "application/json"), ("idempotency-key", key)];
+            client.send("POST", "/v1/sandboxes", &headers, &body.to_string()).await
+        };
+        let request = json!({"env": {"A": "b"}, "labels": {"team": "red"}});
+        let server = world.start().await;
+        let made = send(&server.local(), "k", &request).await.expect(201);
+        let failed = json!({"workspace": {"git": {"url": "/none"}}});
+        assert!(send(&server.local(), "f", &failed).await.status != 201);
+        server.shut_down().await;
+        let server = world.start().await;
+        let again = send(&server.local(), "k", &request).await;
+        assert_eq!(again.headers["idempotency-replayed"], "true");
+        assert_eq!(id(&again.expect(201)), id(&made));
+        let other = json!({"env": {"A": "c"}, "labels": {"team": "red"}});
+        assert_eq!(send(&server.local(), "k", &other).await.code(), "conflict");
+        // One that failed can be another one.
+        send(&server.local(), "f", &json!({})).await.expect(201);
+        server.shut_down().await;
+        // A day later nobody sends it again.
+        world.clock.advance(std::time::Duration::from_secs(24 * 3600));
+        let server = world.start().await;
+        let anew = send(&server.local(), "k", &other).await;
+        assert!(anew.headers.get("idempotency-replayed").is_none());
+        assert_ne!(id(&anew.expect(201)), id(&made));
+        server.shut_down().await;
     });
 }
 

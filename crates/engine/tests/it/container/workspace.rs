@@ -26,7 +26,7 @@ fn packed() -> Vec<u8> {
 }
 
 fn beside(archive: impl AsyncRead + Send + Unpin + 'static) -> Beside {
-    Beside { archive: Some(Box::new(archive) as Archive) }
+    Beside { archive: Some(Box::new(archive) as Archive), once: None }
 }
 
 /// Says what a test has it say when it is asked for bytes.
