@@ -215,7 +215,7 @@ pub enum OperationError {
     },
 }
 
-fn verb_word(verb: Verb) -> &'static str {
+pub(crate) fn verb_word(verb: Verb) -> &'static str {
     match verb {
         Verb::Pause => "pause",
         Verb::Resume => "resume",

@@ -30,6 +30,7 @@ pub mod reconcile;
 pub mod records;
 mod services;
 pub mod state;
+mod told;
 mod workspace;
 
 pub use config::Config;

@@ -9,6 +9,7 @@ use crate::error::StartError;
 use crate::owner::{Begin, Owner};
 use crate::reconcile::{self, Action, Plan};
 use crate::records::{Change, Fate, Record, Records};
+use crate::told;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{EventKind, State};
 use std::path::PathBuf;
@@ -58,6 +59,8 @@ impl Engine {
             came_true,
         });
         let engine = Self { shared, tasks: Mutex::new(JoinSet::new()) };
+        let (known, unknown) = (plan.known.len(), plan.unknown.len());
+        tracing::info!(known, unknown, "sandboxes of earlier servers");
         engine.spawn(keep_synchronised(engine.shared.clone()));
         engine.carry_out(plan).await;
         Ok(engine)
@@ -89,7 +92,10 @@ impl Engine {
                 Ok(taken) => (state, alive) = (found, Some(taken)),
                 // Its processes ended in between.
                 Err(BackendError::NotFound { .. }) => state = State::Stopped,
-                Err(error) => cause = Some(format!("it could not be taken up: {error}")),
+                Err(error) => {
+                    told::host_failed(record.id, "adopt", &error);
+                    cause = Some(format!("it could not be taken up: {error}"));
+                }
             },
             // Without its descriptor it is killed after the grace.
             Action::StopAgain => {
@@ -118,6 +124,10 @@ impl Engine {
         action: Action,
     ) -> Record {
         let is_news = record.state != state;
+        tracing::info!(
+            sandbox = %record.id, before = %record.state, %state, cause = cause.as_deref(),
+            "found at the start"
+        );
         if !is_news && !matches!(action, Action::Adopt(_)) {
             return record;
         }
@@ -189,8 +199,12 @@ async fn remove_unknown(shared: Arc<Shared>, id: SandboxId) {
             backend.kill(id)?;
             backend.remove(id)
         });
-        if removed.await.expect("a backend does not panic").is_ok() {
-            return;
+        match removed.await.expect("a backend does not panic") {
+            Ok(()) => {
+                tracing::info!(sandbox = %id, "what nobody knew of was removed");
+                return;
+            }
+            Err(error) => told::host_failed(id, "remove what nobody knows of", &error),
         }
         let again_at = shared.clock.now().after(RETRY_AFTER);
         tokio::select! {

@@ -132,7 +132,7 @@ impl Inside {
         };
         let ago = if is_now { Duration::ZERO } else { ago };
         let now = Instant::now();
-        let command = Command::CommandDone { at: now.checked_sub(ago).unwrap_or(now) };
+        let command = Command::FirstDone { at: now.checked_sub(ago).unwrap_or(now) };
         if let Some(owner) = self.owner.upgrade() {
             // Who looks next tells it again.
             owner.try_send(command).unwrap_or_default();

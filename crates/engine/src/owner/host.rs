@@ -147,7 +147,10 @@ impl Owner {
     pub(super) async fn running_execs(&mut self) -> Result<Vec<RunningExec>, GuestError> {
         let Some(guest) = self.guest.borrow().clone() else { return Ok(Vec::new()) };
         let told = async move { timeout(TELL_WITHIN, guest.execs()).await };
-        let Ok(told) = self.meanwhile(told).await else { return Ok(Vec::new()) };
+        let Ok(told) = self.meanwhile(told).await else {
+            tracing::warn!(sandbox = %self.record.id, "its guest is silent");
+            return Ok(Vec::new());
+        };
         let running = told?.into_iter().filter(|exec| exec.ended.is_none());
         Ok(running
             .filter_map(|exec| {

@@ -49,7 +49,7 @@ pub(crate) enum Command {
     /// Something has worked inside, however short it was.
     Worked,
     /// A command that somebody asked for has ended.
-    CommandDone {
+    FirstDone {
         at: Instant,
     },
     /// Start one of its services anew.

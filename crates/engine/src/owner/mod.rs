@@ -25,6 +25,7 @@ use crate::lifecycle::{self, Activity, Decision, Facts};
 use crate::records::{Change, Fate, Once, Record, RecordsError};
 use crate::services::Services;
 use crate::state::{self, Step, Verb};
+use crate::told;
 use crate::workspace::Workspace;
 use atoll_api::sandbox::{EventKind, Sandbox, Stage, State};
 use atoll_api::time::Timestamp;
@@ -211,7 +212,7 @@ impl Owner {
             Command::Expose { wanted, reply } => reply.give(self.expose(wanted).await),
             Command::Unexpose { port, reply } => reply.give(self.unexpose(port).await),
             Command::Worked => self.activity.worked(self.shared.clock.now()),
-            Command::CommandDone { at } => self.command_done(at).await,
+            Command::FirstDone { at } => self.command_done(at).await,
             Command::RestartService { name, reply } => reply.give(self.restart_service(name)),
         }
     }
@@ -308,13 +309,21 @@ impl Owner {
 
     async fn write_as(&self, what: Option<EventKind>, fate: Fate) -> Result<(), RecordsError> {
         let at = self.shared.clock.now();
+        if let Some(what) = &what {
+            told::happened(self.record.id, self.record.state, what);
+        }
         // It came true when the sandbox runs: one that is half-made is removed by the next start.
         let once = self.once.clone().filter(|_| what == Some(EventKind::Started));
         let change = Change { record: self.record.clone(), fate, what, at, once };
         let shown = self.record.view(self.activity.holds(at));
         let view = self.view.clone();
         let publish = move || drop(view.send_replace(shown));
-        self.shared.records.apply(change, publish).await
+        let written = self.shared.records.apply(change, publish).await;
+        if let Err(error) = &written {
+            let id = self.record.id;
+            tracing::error!(sandbox = %id, cause = told::chain(error), "it could not be recorded");
+        }
+        written
     }
 
     fn publish(&self) {

@@ -7,6 +7,7 @@ use super::{Command, Owner};
 use crate::error::OperationError;
 use crate::records::{Fate, RecordsError};
 use crate::state::{Step, Verb};
+use crate::told;
 use atoll_api::sandbox::{EventKind, State};
 use std::pin::pin;
 use std::time::Duration;
@@ -101,6 +102,7 @@ impl Owner {
         });
         if let Err(error) = removed.await {
             self.removal = self.removal.failed();
+            told::host_failed(self.record.id, "remove", &error);
             let what = EventKind::NotRemoved { cause: error.to_string() };
             return self.write(what, Fate::Keep).await.unwrap_or_default();
         }
@@ -148,7 +150,7 @@ impl Owner {
             Command::RestartService { reply, .. } => reply.give(Err(gone)),
             Command::Expose { reply, .. } => reply.give(Err(gone)),
             Command::Unexpose { reply, .. } => reply.give(Err(gone)),
-            Command::Release { .. } | Command::Worked | Command::CommandDone { .. } => {}
+            Command::Release { .. } | Command::Worked | Command::FirstDone { .. } => {}
         }
     }
 

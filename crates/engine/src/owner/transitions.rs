@@ -2,9 +2,10 @@
 
 use super::{Creation, CreationFailure, Late, Owner};
 use crate::backend::{Alive, BackendError, Progress};
-use crate::error::OperationError;
+use crate::error::{OperationError, verb_word};
 use crate::records::{Fate, RecordsError};
 use crate::state::{self, Answer, Step, Verb};
+use crate::told;
 use crate::workspace::Workspace;
 use atoll_api::sandbox::{EventKind, Stage, State};
 use std::sync::Arc;
@@ -62,7 +63,10 @@ impl Owner {
         let alive = alive.and_then(|alive| self.lives(alive));
         alive.map_err(|error| match error {
             BackendError::Cancelled => CreationFailure::Cancelled,
-            error => CreationFailure::Backend(Arc::new(error)),
+            error => {
+                told::host_failed(self.record.id, "create", &error);
+                CreationFailure::Backend(Arc::new(error))
+            }
         })?;
         let has_dependencies = workspace.is_some() || !self.record.services.is_empty();
         if let Some(workspace) = workspace {
@@ -107,6 +111,8 @@ impl Owner {
             return Ok(done);
         }
         progress.cancel();
+        let time_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        tracing::warn!(sandbox = %self.record.id, time_ms, "the host hangs while it is made");
         // What it gives is of no use any more.
         self.stuck = Some(tokio::spawn(async move { drop(work.await) }));
         let what = "its image and its first process";
@@ -293,7 +299,11 @@ impl Owner {
             Err(_) => self.activity.sample_failed(now),
         }
         // A guest that does not tell runs nothing that counts.
-        let running = self.running_execs().await.unwrap_or_default();
+        let running = self.running_execs().await.unwrap_or_else(|error| {
+            let cause = told::chain(&error);
+            tracing::warn!(sandbox = %self.record.id, cause, "its guest does not tell what runs");
+            Vec::new()
+        });
         self.activity.running(self.shared.clock.now(), running, &self.record.services);
         self.publish();
     }
@@ -309,6 +319,7 @@ impl Owner {
     }
 
     fn failed(&self, verb: Verb, source: BackendError) -> OperationError {
+        told::host_failed(self.record.id, verb_word(verb), &source);
         OperationError::Backend { id: self.record.id, verb, state: self.record.state, source }
     }
 }

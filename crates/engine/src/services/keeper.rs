@@ -89,6 +89,8 @@ impl Keeper {
             }
             let (state, cause) = match outcome {
                 Outcomes::Silent => {
+                    let (sandbox, service) = (self.inside.id(), &self.service.name);
+                    tracing::debug!(%sandbox, service, "its guest is silent, or gone");
                     rest(&*self.clock, ASK_AGAIN).await;
                     self.find_attempt().await;
                     continue;

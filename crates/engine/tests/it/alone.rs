@@ -202,6 +202,7 @@ fn one_that_cannot_be_stopped_has_failed_and_is_deleted_in_its_time() {
 fn what_is_above_a_cap_is_refused_with_the_cap_named() {
     let mut world = World::new();
     world.config.caps.lifecycle.lease_ms = Some(3_600_000);
+    world.config.caps.lifecycle.idle_stop_ms = Some(60_000);
     world.config.caps.limits.memory_bytes = Some(1 << 30);
     world.config.hold_max = 60 * SECOND;
     live(async {
@@ -219,6 +220,14 @@ fn what_is_above_a_cap_is_refused_with_the_cap_named() {
         let id = engine.create(CreateSandbox::default()).await.unwrap().id;
         let refused = engine.set_lifecycle(id, too_long).await.unwrap_err();
         assert!(matches!(refused, OperationError::Cap(_)), "{refused:?}");
+        // One that is set late is neither lowered to its cap, nor changes anything.
+        let before = engine.get(id).unwrap().lifecycle;
+        let idle = |ms| Lifecycle { idle_stop_ms: Some(ms), ..Lifecycle::default() };
+        let refused = engine.set_lifecycle(id, idle(60_001)).await.unwrap_err().to_api();
+        assert_eq!(refused.details.limit.as_deref(), Some("idle_stop_ms_max"));
+        assert_eq!(engine.get(id).unwrap().lifecycle, before);
+        let set = engine.set_lifecycle(id, idle(60_000)).await.unwrap().lifecycle;
+        assert_eq!(set.idle_stop_ms, Some(60_000));
         let refused = engine.hold(id, exec(), 61 * SECOND).await.unwrap_err().to_api();
         assert_eq!(
             refused.message,
