@@ -10,15 +10,17 @@ use crate::preview;
 use crate::rate::Rates;
 use atoll_api::error::ErrorCode;
 use atoll_api::id::SandboxId;
+use atoll_api::sandbox::{CreateSandbox, Sandbox};
 use atoll_engine::clock::Clock;
 use atoll_engine::error::CreateError;
 use atoll_engine::records::RecordsError;
-use atoll_engine::{Engine, Inside, Wake};
+use atoll_engine::{Beside, Engine, Got, Inside, Wake};
 use std::future::Future;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 pub(crate) struct App {
     pub(crate) config: Config,
@@ -55,17 +57,43 @@ impl App {
         Ok(self.engine.inside(id, Wake::IfAsleep).await?)
     }
 
-    /// Notes whether the records had room for a creation, and passes its outcome on.
-    pub(crate) fn noted<T>(&self, outcome: Result<T, CreateError>) -> Result<T, CreateError> {
+    /// Makes a sandbox, and notes how that went.
+    pub(crate) async fn create(
+        &self,
+        request: CreateSandbox,
+        beside: Beside,
+    ) -> Result<Sandbox, CreateError> {
+        let began = Instant::now();
+        let made = self.engine.create_with(request, beside).await;
+        self.noted(made.as_ref().map(|_| "made"), began);
+        made
+    }
+
+    /// Gives the sandbox of a name, made if there is none, and notes how that went.
+    pub(crate) async fn get_or_create(
+        &self,
+        request: CreateSandbox,
+        beside: Beside,
+    ) -> Result<Got, CreateError> {
+        let began = Instant::now();
+        let got = self.engine.get_or_create_with(request, beside).await;
+        let word = |got: &Got| if got.is_new { "made" } else { "given" };
+        self.noted(got.as_ref().map(word), began);
+        got
+    }
+
+    /// Counts a creation, and notes whether the records had room for it.
+    fn noted(&self, outcome: Result<&'static str, &CreateError>, began: Instant) {
+        let word = outcome.unwrap_or_else(|error| error.to_api().code.as_str());
+        self.metrics.created(word, began.elapsed());
         let is_full = matches!(
-            &outcome,
+            outcome,
             Err(CreateError::Records { source, .. }) if matches!(**source, RecordsError::Full { .. })
         );
         // What fails for another reason says nothing of the records.
         if is_full || outcome.is_ok() {
             self.watched.records_are_full.store(is_full, Ordering::Relaxed);
         }
-        outcome
     }
 
     /// Runs what may block, such as a write to the disk.

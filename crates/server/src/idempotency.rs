@@ -205,7 +205,7 @@ pub(crate) async fn create(
             let creator = app.clone();
             beside.once = Some(Once { key: key.0.clone(), digest });
             app.spawn(async move {
-                let made = creator.noted(creator.engine.create_with(request, beside).await);
+                let made = creator.create(request, beside).await;
                 let made = made.map(|sandbox| sandbox.id).map_err(|error| fault.or(error));
                 // Forgotten before it is told, so that who asks again makes it anew.
                 if made.is_err() {

@@ -1,6 +1,9 @@
 //! Counters for Prometheus.
 
+use atoll_api::exec::{EndCause, Ended};
 use atoll_api::sandbox::State;
+use atoll_engine::inside::InsideError;
+use atoll_engine::inside::exec::Started;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -32,8 +35,17 @@ struct InState {
     state: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WithOutcome {
+    outcome: &'static str,
+}
+
 pub(crate) struct Metrics {
     registry: Registry,
+    creates: Family<WithOutcome, Counter>,
+    create_seconds: Histogram,
+    execs: Family<WithOutcome, Counter>,
+    exec_seconds: Histogram,
     answers: Family<Answer, Counter>,
     seconds: Histogram,
     sandboxes: Family<InState, Gauge>,
@@ -47,6 +59,10 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let metrics = Self {
             registry: Registry::with_prefix("atoll"),
+            creates: Family::default(),
+            create_seconds: Histogram::new(SECONDS),
+            execs: Family::default(),
+            exec_seconds: Histogram::new(SECONDS),
             answers: Family::default(),
             seconds: Histogram::new(SECONDS),
             sandboxes: Family::default(),
@@ -69,6 +85,14 @@ impl Metrics {
         registry.register("preview_requests", help, self.preview_answers.clone());
         let help = "Requests and connections to previews that go on";
         registry.register("preview_streams", help, self.previews_open.clone());
+        let help = "Creations that came to an end: made, given because it was there, or the error";
+        registry.register("sandbox_creates", help, self.creates.clone());
+        let help = "Time until a sandbox was made, in seconds";
+        registry.register("sandbox_create_duration_seconds", help, self.create_seconds.clone());
+        let help = "Commands that were started, or not, and how those ended that were waited for";
+        registry.register("execs", help, self.execs.clone());
+        let help = "How long commands ran that were waited for by who started them, in seconds";
+        registry.register("exec_duration_seconds", help, self.exec_seconds.clone());
         registry.register("sandboxes", "Sandboxes in each state", self.sandboxes.clone());
         self
     }
@@ -77,6 +101,39 @@ impl Metrics {
         let answer = Answer { method, route: route.to_owned(), status };
         self.answers.get_or_create(&answer).inc();
         self.seconds.observe(took.as_secs_f64());
+    }
+
+    /// A creation came to an end.
+    pub(crate) fn created(&self, outcome: &'static str, took: Duration) {
+        self.creates.get_or_create(&WithOutcome { outcome }).inc();
+        if outcome == "made" {
+            self.create_seconds.observe(took.as_secs_f64());
+        }
+    }
+
+    /// A command was asked for.
+    pub(crate) fn exec_asked_for(&self, outcome: &Result<Started, InsideError>) {
+        let outcome = match outcome {
+            Ok(started) if started.is_new => "started",
+            // It was counted then.
+            Ok(_) => return,
+            Err(error) => error.to_api().code.as_str(),
+        };
+        self.execs.get_or_create(&WithOutcome { outcome }).inc();
+    }
+
+    /// Who started a command saw how it ended.
+    pub(crate) fn exec_ended(&self, ended: &Ended) {
+        let outcome = match (ended.cause, ended.exit_code) {
+            (Some(EndCause::TimedOut), _) => "timed_out",
+            (Some(EndCause::Cancelled), _) => "cancelled",
+            (Some(EndCause::Disconnected), _) => "disconnected",
+            (None, Some(0)) => "succeeded",
+            (None, Some(_)) => "failed",
+            (None, None) => "signalled",
+        };
+        self.execs.get_or_create(&WithOutcome { outcome }).inc();
+        self.exec_seconds.observe(Duration::from_micros(ended.duration_us).as_secs_f64());
     }
 
     pub(crate) fn preview_answered(&self, status: u16) {

@@ -465,13 +465,15 @@ fn write_event(
 /// Writes that a request came true, and lets those go that are too old or too many.
 fn write_once(transaction: &Transaction<'_>, change: &Change, once: &Once) -> rusqlite::Result<()> {
     let at_us = change.at.unix_us();
-    transaction.execute(
+    execute(
+        transaction,
         "INSERT OR REPLACE INTO came_true (key, digest, id, at_us) VALUES (?1, ?2, ?3, ?4)",
         (&once.key, &once.digest, change.record.id.to_string(), at_us),
     )?;
     let seq = transaction.last_insert_rowid();
     let kept_for_us = i64::try_from(ONCE_KEPT_FOR.as_micros()).unwrap_or(i64::MAX);
-    transaction.execute(
+    execute(
+        transaction,
         "DELETE FROM came_true WHERE seq <= ?1 OR at_us <= ?2",
         (seq.saturating_sub(i64::from(ONCE_KEPT)), at_us.saturating_sub(kept_for_us)),
     )?;

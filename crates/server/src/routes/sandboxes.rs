@@ -113,7 +113,7 @@ async fn create(
     let Wanted { request, beside, fault } = wanted;
     may_name_image(caller, &request)?;
     let Some(key) = IdempotencyKey::of(caller, &headers)? else {
-        let made = app.noted(app.engine.create_with(request, beside).await);
+        let made = app.create(request, beside).await;
         return Ok(json(StatusCode::CREATED, &made.map_err(|error| fault.or(error))?));
     };
     let created = idempotency::create(&app, key, request, (beside, fault)).await?;
@@ -165,7 +165,7 @@ async fn get_or_create(
         return Err(Failure::field("name", "name is not the name in the path"));
     }
     request.name = Some(name);
-    let got = app.noted(app.engine.get_or_create_with(request, beside).await);
+    let got = app.get_or_create(request, beside).await;
     let got = got.map_err(|error| fault.or(error))?;
     let status = if got.is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok(json(status, &got.sandbox))

@@ -79,6 +79,8 @@ fn counters_are_told() {
         for name in ["a", "b"] {
             client.json("PUT", &format!("/v1/sandboxes/{name}"), &json!({})).await.expect(201);
         }
+        client.json("PUT", "/v1/sandboxes/a", &json!({})).await.expect(200);
+        client.json("POST", "/v1/sandboxes", &json!({"name": "a"})).await.expect(409);
         client.post("/v1/sandboxes/a/pause").await.expect(200);
         client.send("BREW", "/v1/sandboxes/a?secret=1", &[], "").await;
         client.get("/v1/nothing").await;
@@ -88,6 +90,10 @@ fn counters_are_told() {
             r#"atoll_sandboxes{state="running"} 1"#,
             r#"atoll_sandboxes{state="paused"} 1"#,
             r#"atoll_sandboxes{state="failed"} 0"#,
+            r#"atoll_sandbox_creates_total{outcome="made"} 2"#,
+            r#"atoll_sandbox_creates_total{outcome="given"} 1"#,
+            r#"atoll_sandbox_creates_total{outcome="conflict"} 1"#,
+            "atoll_sandbox_create_duration_seconds_count 2",
             r#"atoll_http_requests_total{method="PUT",route="/v1/sandboxes/{sandbox}",status="201"} 2"#,
             r#"atoll_http_requests_total{method="GET",route="",status="404"} 1"#,
             r#"atoll_http_requests_total{method="other",route="/v1/sandboxes/{sandbox}",status="405"} 1"#,

@@ -76,15 +76,22 @@ async fn start(
         // Before anything runs, so that nothing does where there is no place.
         let (teller, response) = Teller::begin(&app)?;
         let inside = app.inside(id).await?;
-        let started = inside.start_exec(request).await?;
+        let started = inside.start_exec(request).await;
+        app.metrics.exec_asked_for(&started);
+        let started = started?;
         let held = hold(&inside, started.following.exec().id).await?;
         app.spawn(events::tell(teller, started.following, [0, 0], held));
         return Ok(response);
     }
     let inside = app.inside(id).await?;
-    let started = inside.start_exec(request).await?;
+    let started = inside.start_exec(request).await;
+    app.metrics.exec_asked_for(&started);
+    let started = started?;
     if let Some(wait) = wait {
         let result = result(&app, started.following, wait, is_killed).await?;
+        if let Some(ended) = result.exec.ended.as_ref().filter(|_| started.is_new) {
+            app.metrics.exec_ended(ended);
+        }
         return Ok(json(StatusCode::OK, &Answer::Result(result)));
     }
     let exec = started.following.exec().clone();
