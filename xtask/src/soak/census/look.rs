@@ -83,8 +83,16 @@ pub(super) fn mounts(process: &str) -> Result<Things> {
 }
 
 /// Control groups below every hierarchy, v1 and v2. Others on the machine make groups
-/// as well: ours are called so, or lie in the group that this process is in.
+/// as well: ours are called so, or lie in the group that this process is in, and hold
+/// nobody or one of ours.
 pub(super) fn groups() -> Result<Things> {
+    let ours: BTreeSet<u32> =
+        descendants(std::process::id())?.iter().map(|process| process.pid).collect();
+    let is_others = |group: &Path| {
+        let text = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+        let mut processes = text.lines().filter_map(|line| line.parse().ok()).peekable();
+        processes.peek().is_some() && !processes.any(|pid| ours.contains(&pid))
+    };
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own: Vec<&str> = own
         .lines()
@@ -97,7 +105,8 @@ pub(super) fn groups() -> Result<Things> {
         list(&mount.point, &mut found, &|path| path.is_dir());
         all.extend(found.into_keys().filter(|path| {
             let below = path.strip_prefix(&mount.point).unwrap_or(path);
-            below.to_string_lossy().contains("atoll")
+            let is_called_so = below.to_string_lossy().contains("atoll");
+            (is_called_so && !is_others(path))
                 || own.iter().any(|own| below.starts_with(own.trim_start_matches('/')))
         }));
     }
