@@ -382,6 +382,14 @@ impl Exec {
         }
     }
 
+    /// Closes the input of an exec that has ended and of which nobody is left: it would stay
+    /// open, and a terminal with it, for as long as the exec is remembered.
+    pub(super) fn let_go(&mut self) {
+        if self.ended.is_some() && self.outputs.iter().all(|output| output.fd.is_none()) {
+            self.input = None;
+        }
+    }
+
     /// Notes the end once all that belongs to it has been read; says whether it is
     /// there now and was not before.
     pub(super) fn settle(&mut self) -> bool {

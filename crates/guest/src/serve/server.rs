@@ -275,6 +275,7 @@ impl Server {
                 exec.tick(now);
             }
             exec.settle();
+            exec.let_go();
         }
         self.settle_connections();
     }

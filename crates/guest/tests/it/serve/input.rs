@@ -4,6 +4,7 @@ use super::{code, command, each, sh};
 use atoll_protocol::exec::{self, Input, Outcome};
 use atoll_protocol::problem::Code;
 use atoll_protocol::request::{Reply, Request};
+use atoll_testkit::process::wait_until;
 
 fn with_pipe(start: exec::Start) -> exec::Start {
     exec::Start { input: Input::Pipe, ..start }
@@ -21,6 +22,35 @@ fn a_command_that_reads_without_being_fed_is_at_the_end() {
         guest.run(start.clone());
         assert_eq!(code(&guest.answer(&feed(&start.id, None, false))), Some(Code::Conflict));
         assert_eq!(code(&guest.answer(&feed("nobody", None, false))), Some(Code::NotFound));
+    });
+}
+
+#[test]
+fn what_has_ended_is_remembered_without_its_pipes_and_terminals() {
+    each(|guest| {
+        let used = || match guest.answer(&Request::Guest) {
+            Ok(Reply::Guest(state)) => state.descriptors.used,
+            other => panic!("{other:?}"),
+        };
+        guest.sh("true");
+        let before = used();
+        let terminal = Input::Terminal(exec::Size { rows: 24, columns: 80 });
+        let starts: Vec<_> = [Input::Pipe, terminal]
+            .into_iter()
+            .cycle()
+            .take(10)
+            .map(|input| exec::Start { input, ..sh("exit 3") })
+            .collect();
+        for start in &starts {
+            assert_eq!(guest.run(start.clone()).outcome(), Outcome::Exited(3));
+        }
+        wait_until("as before", || used() == before);
+        assert!(starts.iter().all(|start| guest.status(&start.id).ended.is_some()));
+        // Nobody takes what it is fed, and that is said.
+        let mut late = guest.ask(&feed(&starts[1].id, None, false));
+        late.feed(b"late");
+        late.end();
+        assert_eq!(code(&late.answer()), Some(Code::Conflict));
     });
 }
 
