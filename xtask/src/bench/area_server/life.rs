@@ -2,6 +2,7 @@
 //! that runs.
 
 use super::{Collected, Group, Results, Scene, TRUE, compare, create, delete, rounds};
+use crate::bench::measure::Measured;
 use crate::bench::peers::Crun;
 use crate::served::{Client, path};
 use anyhow::{Context as _, Result, ensure};
@@ -21,6 +22,22 @@ pub(super) const EXEC: Group = Group {
     measure: exec,
 };
 
+/// What the server answers from what it knows: so much of a request is HTTP.
+const QUESTION: &str = "(a question over HTTP)";
+const READY_AND_BEGUN: &str = "(ready, and begun)";
+
+/// Adds what takes as long as another, less a question: what is asked of the engine itself.
+fn less_question(results: &mut Vec<Measured>, of: &str, name: &'static str) {
+    let find = |name: &str| results.iter().find(|result| result.name == name);
+    let times = |name: &str| match find(name).map(|result| &result.times) {
+        Some(Ok(times)) => Ok(times),
+        Some(Err(reason)) => Err(reason.clone()),
+        None => Err("not measured".to_owned()),
+    };
+    let less = times(QUESTION).and_then(|question| Ok(times(of)?.less(question.median())));
+    results.push(Measured { name, times: less });
+}
+
 fn create_and_start(scene: &Scene, count: u32) -> Result<Results> {
     let (mut floor, _) = scene.floor()?;
     let mut by_floor = |times: &mut Collected| {
@@ -34,18 +51,19 @@ fn create_and_start(scene: &Scene, count: u32) -> Result<Results> {
     };
     let mut unix = scene.served.client()?;
     let mut by_unix = |times: &mut Collected| match create_one(&mut unix) {
-        Ok(Made { engine, http, ping }) => {
-            times.note("atoll inside the engine", Ok(engine));
+        Ok(Made { ready_and_begun, http, question }) => {
+            times.note(READY_AND_BEGUN, Ok(ready_and_begun));
             times.note("atoll over HTTP", Ok(http));
-            times.note("(a question over HTTP)", Ok(ping));
+            times.note(QUESTION, Ok(question));
         }
-        Err(error) => times.note("atoll inside the engine", Err(error)),
+        Err(error) => times.note(READY_AND_BEGUN, Err(error)),
     };
     let mut tcp = Client::connect(&scene.served.tcp()?)?;
     let mut by_tcp = |times: &mut Collected| {
         times.note("atoll over TCP, by key", create_one(&mut tcp).map(|made| made.http));
     };
-    let results = rounds(count, &mut [&mut by_floor, &mut by_unix, &mut by_tcp])?;
+    let mut results = rounds(count, &mut [&mut by_floor, &mut by_unix, &mut by_tcp])?;
+    less_question(&mut results, READY_AND_BEGUN, "atoll inside the engine");
     let rules = vec![
         compare("create-engine-floor", "atoll inside the engine", "floor", 1.5),
         compare("create-http-floor", "atoll over HTTP", "floor", 2.5),
@@ -55,11 +73,10 @@ fn create_and_start(scene: &Scene, count: u32) -> Result<Results> {
 
 /// How long it took until a command had begun in a new sandbox.
 struct Made {
-    /// By the sandbox's own timeline, and for the command what a question costs less.
-    engine: Duration,
+    /// By the sandbox's own timeline, and for the command over HTTP.
+    ready_and_begun: Duration,
     http: Duration,
-    /// What a question costs.
-    ping: Duration,
+    question: Duration,
 }
 
 fn create_one(client: &mut Client) -> Result<Made> {
@@ -69,14 +86,19 @@ fn create_one(client: &mut Client) -> Result<Made> {
     let again = Instant::now();
     client.ask("POST", &path(&sandbox, "/execs"), Some(&json!({ "command": [TRUE] })))?;
     let begun = again.elapsed();
-    let again = Instant::now();
-    client.ask("GET", &path(&sandbox, ""), None)?;
-    let ping = again.elapsed();
+    let question = question(client, &sandbox)?;
     let timeline = &sandbox["timeline"];
     let ready = timeline["runtime_ready_us"].as_u64().context("it has a timeline")?;
     delete(client, &sandbox)?;
-    let engine = Duration::from_micros(ready) + begun.saturating_sub(ping);
-    Ok(Made { engine, http: made + begun, ping })
+    let ready_and_begun = Duration::from_micros(ready) + begun;
+    Ok(Made { ready_and_begun, http: made + begun, question })
+}
+
+/// How long it takes to ask the server something that it knows.
+fn question(client: &mut Client, sandbox: &Value) -> Result<Duration> {
+    let begin = Instant::now();
+    client.ask("GET", &path(sandbox, ""), None)?;
+    Ok(begin.elapsed())
 }
 
 fn exec(scene: &Scene, count: u32) -> Result<Results> {
@@ -97,13 +119,16 @@ fn exec(scene: &Scene, count: u32) -> Result<Results> {
     let mut by_unix = |times: &mut Collected| {
         let of_static = json!(["/home/user/nothing", "--nothing"]);
         run(&mut unix, &sandbox, &of_static).ok();
-        times.note("atoll, static", run(&mut unix, &sandbox, &of_static));
-        times.note("atoll, dynamic", run(&mut unix, &sandbox, &json!([TRUE])));
+        let ran = run(&mut unix, &sandbox, &of_static);
+        times.note("atoll over HTTP, static", ran);
+        let ran = run(&mut unix, &sandbox, &json!([TRUE]));
+        times.note("atoll over HTTP, dynamic", ran);
+        times.note(QUESTION, question(&mut unix, &sandbox));
     };
     let mut tcp = Client::connect(&scene.served.tcp()?)?;
     let mut by_tcp = |times: &mut Collected| {
         run(&mut tcp, &sandbox, &json!([TRUE])).ok();
-        times.note("atoll over TCP, dynamic", run(&mut tcp, &sandbox, &json!([TRUE])));
+        times.note("over TCP by key, dynamic", run(&mut tcp, &sandbox, &json!([TRUE])));
     };
     let crun = scene.crun();
     let mut by_crun = |times: &mut Collected| {
@@ -111,7 +136,9 @@ fn exec(scene: &Scene, count: u32) -> Result<Results> {
         let warm = |crun: &Crun| crun.exec(TRUE).and_then(|_| crun.exec(TRUE));
         times.note("crun exec, dynamic", crun.and_then(warm));
     };
-    let results = rounds(count, &mut [&mut by_floor, &mut by_unix, &mut by_tcp, &mut by_crun])?;
+    let mut results = rounds(count, &mut [&mut by_floor, &mut by_unix, &mut by_tcp, &mut by_crun])?;
+    less_question(&mut results, "atoll over HTTP, static", "atoll, static");
+    less_question(&mut results, "atoll over HTTP, dynamic", "atoll, dynamic");
     delete(&mut scene.served.client()?, &sandbox)?;
     let rules = vec![
         compare("exec-static-floor", "atoll, static", "floor, static", 1.5),
