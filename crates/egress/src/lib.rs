@@ -5,6 +5,8 @@
 //! it was allowed, and the address that is dialled then is judged by [`address`].
 
 pub mod address;
+pub mod dns;
 
 pub mod name;
 pub mod policy;
+pub mod stand_in;
