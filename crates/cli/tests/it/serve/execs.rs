@@ -4,6 +4,8 @@ use super::support::{socket, try_ask};
 use super::{Answer, Served, each};
 use atoll_testkit::process::wait_until;
 use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// Far more than anything here takes, and far less than what it must not wait for.
@@ -165,6 +167,32 @@ fn a_flood_keeps_head_and_tail_and_says_what_is_missing() {
         assert!(stdout["tail"]["text"].as_str().unwrap().ends_with("last\n"));
         let dropped = stdout["dropped_bytes"].as_u64().unwrap();
         assert_eq!(length("head") + dropped + length("tail"), 100_000_000 + 6 + 5);
+    });
+}
+
+#[test]
+fn what_is_kept_before_a_gap_is_read_before_the_body_breaks_off() {
+    each(|project| {
+        let served = Served::start(project, &[]);
+        assert_eq!(served.create("web").status, 201);
+        let id = "exe_00000000000000000abc";
+        let shell = "head -c 1000000 /dev/zero | tr '\\0' a";
+        let ran = served.run(&json!({ "id": id, "shell": shell, "keep_bytes": 65536 }));
+        let head = ran["stdout"]["head"]["text"].as_str().unwrap().len();
+        let path = format!("execs/{id}/stdout");
+        let mut stream = UnixStream::connect(socket(project)).unwrap();
+        let line = format!("GET /v1/sandboxes/web/{path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        stream.write_all(line.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        // In chunks, the last of which, an empty one, is missing.
+        let body = answer.split_once("\r\n\r\n").unwrap().1;
+        let is_output = |line: &&str| line.len() > 8 && line.bytes().all(|byte| byte == b'a');
+        assert_eq!(body.split("\r\n").filter(is_output).map(str::len).sum::<usize>(), head);
+        assert!(!body.ends_with("\r\n0\r\n\r\n"), "the body ends as if that were all");
+        let gone = served.get(&format!("{path}?offset={head}"));
+        assert_eq!(gone.body["error"]["code"], "lost", "{}", gone.body);
     });
 }
 

@@ -160,24 +160,32 @@ impl Raw {
     async fn next(mut self) -> Next<Self, BrokenOff> {
         loop {
             let piece = match self.first.take() {
-                Some(piece) => Ok(Some(piece)),
+                Some(piece) => Some(Ok(Some(piece))),
                 None => tokio::select! {
-                    piece = self.following.next() => piece,
-                    _ = self.closing.wait_for(|&is_closing| is_closing) => return Some(Err(BrokenOff)),
+                    piece = self.following.next() => Some(piece),
+                    _ = self.closing.wait_for(|&is_closing| is_closing) => None,
                 },
             };
+            let Some(piece) = piece else { return broken_off().await };
             match piece {
                 Ok(Some(Piece::Bytes { bytes, .. })) => return Some(Ok((frame(bytes), self))),
                 Ok(Some(Piece::Heartbeat)) => {}
-                Ok(Some(Piece::Dropped(_))) => return Some(Err(BrokenOff)),
+                Ok(Some(Piece::Dropped(_))) => return broken_off().await,
                 Ok(Some(Piece::Ended(_)) | None) => return None,
                 Err(error) => {
                     tracing::warn!(%error, "the output of an exec breaks off");
-                    return Some(Err(BrokenOff));
+                    return broken_off().await;
                 }
             }
         }
     }
+}
+
+/// Breaks a body off when what came before is sent: hyper does that where a body has to be
+/// waited for, and forgets it where the body fails at once.
+async fn broken_off() -> Next<Raw, BrokenOff> {
+    tokio::task::yield_now().await;
+    Some(Err(BrokenOff))
 }
 
 fn frame(bytes: Bytes) -> Frame<Bytes> {
