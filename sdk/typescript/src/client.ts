@@ -1,10 +1,11 @@
 // A server, its sandboxes and its keys.
 
+import { toHex } from "./bytes.ts";
 import type { Fetch } from "./channel/fetch.ts";
 import { findEndpoint } from "./endpoint.ts";
 import { type EventOptions, follow } from "./events.ts";
 import { Sandbox } from "./sandbox.ts";
-import { Transport } from "./transport.ts";
+import { type Request, Transport } from "./transport.ts";
 import type { Capabilities, CreateSandbox, Event, Health, Key, Missed, NewKey, SandboxInfo, SandboxState, Schemas, Scope } from "./types.ts";
 
 /** A little more than three of the server's heartbeats. */
@@ -27,12 +28,19 @@ export interface AtollOptions {
   fetch?: Fetch;
 }
 
-/** What a sandbox is made with, and how it is asked for. */
-export type CreateOptions = CreateSandbox & {
-  /** Requests with the same key make one sandbox; each call has its own if absent. */
-  idempotencyKey?: string;
+/** What a sandbox of a known name is made with. */
+export type GetOrCreateOptions = Omit<CreateSandbox, "name"> & {
+  /** A local directory that its workspace begins with, all of it. There is no sandbox if the connection breaks. */
+  files?: string;
   signal?: AbortSignal;
 };
+
+/** What a sandbox is made with, and how it is asked for. */
+export type CreateOptions = Pick<CreateSandbox, "name"> &
+  GetOrCreateOptions & {
+    /** Requests with the same key make one sandbox; each call has its own if absent. */
+    idempotencyKey?: string;
+  };
 
 /** Which sandboxes are listed. */
 export interface ListOptions {
@@ -59,17 +67,9 @@ export class Atoll {
 
   /** Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks. */
   async create(options: CreateOptions = {}): Promise<Sandbox> {
-    const { idempotencyKey = crypto.randomUUID(), signal, ...json } = options;
-    const info = await this.#transport.json<SandboxInfo>({
-      method: "POST",
-      path: "/v1/sandboxes",
-      json,
-      headers: { "idempotency-key": idempotencyKey },
-      isRepeatable: true,
-      silenceMs: CREATE_MS,
-      signal,
-    });
-    return new Sandbox(this.#transport, info, true);
+    const { idempotencyKey = newKey(), ...rest } = options;
+    const headers = { "idempotency-key": idempotencyKey };
+    return new Sandbox(this.#transport, await this.#make({ method: "POST", path: "/v1/sandboxes", headers }, rest), true);
   }
 
   /** The sandbox of this id or name. */
@@ -78,11 +78,8 @@ export class Atoll {
   }
 
   /** The sandbox of this name, made if there is none. However many ask at once, all get the same. */
-  async getOrCreate(name: string, options: Omit<CreateSandbox, "name"> & { signal?: AbortSignal } = {}): Promise<Sandbox> {
-    const { signal, ...json } = options;
-    const path = sandboxPath(name);
-    const request = { method: "PUT", path, json, isRepeatable: true, silenceMs: CREATE_MS, signal } as const;
-    return new Sandbox(this.#transport, await this.#transport.json(request));
+  async getOrCreate(name: string, options: GetOrCreateOptions = {}): Promise<Sandbox> {
+    return new Sandbox(this.#transport, await this.#make({ method: "PUT", path: sandboxPath(name) }, options));
   }
 
   /** Sandboxes, oldest first, fetched page by page. */
@@ -111,6 +108,16 @@ export class Atoll {
   /** Tells how the server is. One that is `failing` answers too. */
   async health(): Promise<Health> {
     return this.#transport.json({ method: "GET", path: "/healthz", alsoStatus: 503 });
+  }
+
+  async #make(request: Request, options: GetOrCreateOptions): Promise<SandboxInfo> {
+    const { files, signal, ...json } = options;
+    const asked = { ...request, silenceMs: CREATE_MS, signal };
+    if (files === undefined) return this.#transport.json({ ...asked, json, isRepeatable: true });
+    const { packWith } = await import("./local/upload.ts");
+    const content = packWith({ workspace: {}, ...json }, files);
+    const headers = { ...request.headers, "content-type": "application/vnd.atoll.create" };
+    return this.#transport.json({ ...asked, content, headers });
   }
 
   /** Closes all connections to the server; sandboxes go on. */
@@ -146,6 +153,10 @@ export class Keys {
   async revoke(key: string): Promise<void> {
     await this.#transport.bytes({ method: "DELETE", path: `/v1/keys/${encodeURIComponent(key)}` });
   }
+}
+
+function newKey(): string {
+  return toHex(crypto.getRandomValues(new Uint8Array(16)));
 }
 
 function sandboxPath(sandbox: string): string {

@@ -95,14 +95,15 @@ export class Transport {
 
   /** Sends a request once; gives the answer, or throws the error that it is. */
   async open(request: Request): Promise<Answer> {
-    request.signal?.throwIfAborted();
     const json = request.json === undefined ? undefined : JSON.stringify(toWire(request.json));
     const content = json ?? request.content;
     const headers: Record<string, string> = { accept: "application/json", ...request.headers };
     if (this.#endpoint.apiKey !== undefined) headers.authorization = `Bearer ${this.#endpoint.apiKey}`;
     if (json !== undefined) headers["content-type"] = "application/json";
     this.#channel ??= this.#connect();
-    const answer = await (await this.#channel).send({
+    const channel = await this.#channel;
+    request.signal?.throwIfAborted();
+    const answer = await channel.send({
       method: request.method,
       target: request.path + queryString(request.query),
       headers,

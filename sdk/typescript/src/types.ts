@@ -43,6 +43,8 @@ export type Preview = Schemas["Preview"];
 export type Visibility = Schemas["Visibility"];
 /** A service that a sandbox is made with. */
 export type Service = Schemas["Service"];
+/** The files that a sandbox begins with. */
+export type Workspace = Schemas["Workspace"];
 /** A declared service, and how it is. */
 export type ServiceStatus = Schemas["ServiceStatus"];
 /** What was waited for came. */

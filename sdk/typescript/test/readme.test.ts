@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -11,32 +12,42 @@ import { Server } from "./serving.ts";
 
 const run = promisify(execFile);
 const PACKAGE = fileURLToPath(new URL("../../", import.meta.url));
-const FOLDER = join(PACKAGE, "build/readme");
 
 const readme = readFileSync(join(PACKAGE, "README.md"), "utf8");
 const snippets = [...readme.matchAll(/```ts\n([^]*?)```/g)].map((found) => found[1]!);
 const PRINTED = ["42\n\n", /^line 1\nline 2\nline 3\n2 look/];
 
 let server: Server | undefined;
+let folder = "";
 before(async () => {
   server = await Server.start("user");
-  rmSync(FOLDER, { recursive: true, force: true });
-  mkdirSync(FOLDER, { recursive: true });
-  for (const [index, text] of snippets.entries()) writeFileSync(join(FOLDER, `snippet${index}.ts`), text);
-  const options = { extends: "../../tsconfig.json", compilerOptions: { rootDir: ".", outDir: "js", paths: {} }, include: ["*.ts"] };
-  writeFileSync(join(FOLDER, "tsconfig.json"), JSON.stringify(options));
-  await run(process.execPath, [join(PACKAGE, "node_modules/typescript/bin/tsc"), "-p", FOLDER]).catch(
+  folder = mkdtempSync(join(tmpdir(), "atoll-readme-"));
+  // As whoever has installed it.
+  mkdirSync(join(folder, "node_modules/@atoll"), { recursive: true });
+  symlinkSync(PACKAGE, join(folder, "node_modules/@atoll/sdk"));
+  writeFileSync(join(folder, "package.json"), JSON.stringify({ type: "module" }));
+  for (const [index, text] of snippets.entries()) writeFileSync(join(folder, `snippet${index}.ts`), text);
+  const typeRoots = [join(PACKAGE, "node_modules/@types")];
+  const compilerOptions = { rootDir: ".", outDir: "js", paths: {}, typeRoots };
+  writeFileSync(
+    join(folder, "tsconfig.json"),
+    JSON.stringify({ extends: join(PACKAGE, "tsconfig.json"), compilerOptions, include: ["*.ts"] }),
+  );
+  await run(process.execPath, [join(PACKAGE, "node_modules/typescript/bin/tsc"), "-p", folder]).catch(
     ({ stdout }: { stdout: string }) => assert.fail(stdout),
   );
 });
-after(() => server?.close());
+after(async () => {
+  rmSync(folder, { recursive: true, force: true });
+  await server?.close();
+});
 
 test("there are as many snippets as outputs", () => assert.equal(snippets.length, PRINTED.length));
 
 for (const [index, expected] of PRINTED.entries()) {
   test(`snippet ${index}`, async () => {
     const env = { PATH: process.env.PATH, ATOLL_HOST: server!.host };
-    const { stdout, stderr } = await run(process.execPath, [join(FOLDER, `js/snippet${index}.js`)], { env });
+    const { stdout, stderr } = await run(process.execPath, [join(folder, `js/snippet${index}.js`)], { env });
     assert.equal(stderr, "");
     if (typeof expected === "string") assert.equal(stdout, expected);
     else assert.match(stdout, expected);

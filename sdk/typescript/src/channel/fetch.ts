@@ -94,6 +94,7 @@ class Pause {
   readonly #silenceMs: number;
   readonly #act: () => void;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #isOver = false;
 
   constructor(silenceMs: number, act: () => void) {
     this.#silenceMs = silenceMs;
@@ -102,11 +103,13 @@ class Pause {
   }
 
   moved(): void {
-    this.end();
-    if (this.#silenceMs > 0) this.#timer = setTimeout(this.#act, this.#silenceMs);
+    clearTimeout(this.#timer);
+    // An answer may come while content is still sent.
+    if (this.#silenceMs > 0 && !this.#isOver) this.#timer = setTimeout(this.#act, this.#silenceMs);
   }
 
   end(): void {
+    this.#isOver = true;
     clearTimeout(this.#timer);
   }
 }

@@ -44,7 +44,7 @@ class Unpacking {
   /** Whether a member could be taken. */
   async take(member: Member, archive: Archive): Promise<boolean> {
     const names = split(member.name);
-    if (names.some(isUp) || member.name.includes(0)) return false;
+    if (isAbsolute(member.name) || names.some(isUp) || member.name.includes(0)) return false;
     if (member.kind === "directory") return (await this.#directory(names)) !== undefined;
     const name = names.at(-1);
     if (name === undefined || member.kind === "other") return false;

@@ -1,0 +1,266 @@
+// The SDK against the description of the API: what one of them has and the other has not is named here.
+
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { AtollError, apiError, Atoll, Exec, Execs, Files, Git, Sandbox, Session } from "../src/index.ts";
+import { ROOT } from "./serving.ts";
+
+/** Operations without a verb. */
+const LEFT_OUT = {
+  attach_exec: "a WebSocket, which Node 20 has none of; `events`, `write`, `resize` and `signal` do the same",
+  connect_port: "a WebSocket, likewise",
+  get_metrics: "for what collects metrics",
+  get_openapi: "for tools",
+};
+
+/** What requests may have and the SDK never says. */
+const UNSENT = {
+  "get_or_create_sandbox.name": "it is in the path",
+  "write_archive.format": "uncompressed is faster where both are on one machine",
+  "read_file.range": "`offset` and `length` say it",
+  "follow_events.last-event-id": "`after` says it",
+  "follow_exec.last-event-id": "`stdout` and `stderr` say it",
+};
+
+// Also base64.
+// A document is what it is.
+type Schema = any;
+
+const DOCUMENT: Schema = JSON.parse(readFileSync(join(ROOT, "openapi/v1.json"), "utf8"));
+
+interface Operation {
+  id: string;
+  method: string;
+  path: RegExp;
+  /** What a request may have, in its query, in a header or in its body. */
+  fields: Set<string>;
+  answer: Schema;
+}
+
+function resolve(schema: Schema): Schema {
+  return schema?.$ref ? DOCUMENT.components.schemas[schema.$ref.split("/").at(-1)] : schema;
+}
+
+/** The fields of what an object may be. */
+function fieldsOf(schema: Schema): string[] {
+  const found = resolve(schema);
+  return [...Object.keys(found?.properties ?? {}), ...(found?.oneOf ?? []).flatMap(fieldsOf)];
+}
+
+const OPERATIONS: Operation[] = Object.entries(DOCUMENT.paths).flatMap(([path, methods]: Schema) =>
+  Object.entries(methods).map(([method, described]: Schema) => {
+    const named = (described.parameters ?? []).filter((one: Schema) => one.in !== "path").map((one: Schema) => one.name.toLowerCase());
+    const bodies = Object.values(described.requestBody?.content ?? {}).flatMap(({ schema }: Schema) => fieldsOf(schema));
+    const good = Object.entries(described.responses).find(([status]) => status.startsWith("2"))?.[1] as Schema;
+    return {
+      id: described.operationId,
+      method: method.toUpperCase(),
+      path: new RegExp(`^${path.replace(/\{\w+\}/g, "[^/]+")}$`),
+      fields: new Set([...named, ...bodies]),
+      answer: good?.content?.["application/json"]?.schema,
+    };
+  }),
+);
+
+/** By which more is asked for, or no more. */
+const TELLING: Record<string, string> = { ExecState: "ended", FileKind: "directory" };
+
+/** Something that a schema allows, with no more than it must have. */
+function example(schema: Schema): unknown {
+  const name = schema.$ref?.split("/").at(-1);
+  if (name in TELLING) return TELLING[name];
+  const found = resolve(schema);
+  if (found.oneOf) return example(found.oneOf.at(-1).type === "null" ? found.oneOf[0] : found.oneOf.at(-1));
+  if (found.allOf) return Object.assign({}, ...found.allOf.map(example));
+  if (found.enum) return found.enum[0];
+  const type = Array.isArray(found.type) ? found.type[0] : found.type;
+  if (type === "array") return [example(found.items)];
+  if (type === "integer" || type === "number") return found.minimum ?? 1;
+  if (type === "boolean") return false;
+  if (type === "string") return found.example ?? "abcd";
+  return Object.fromEntries((found.required ?? []).map((field: string) => [field, example(found.properties[field])]));
+}
+
+const STREAMS: Record<string, [event: string, schema: string]> = {
+  follow_events: ["message", "Event"],
+  follow_exec: ["ended", "Exec"],
+  watch_files: ["changed", "Changed"],
+};
+const RAW: Record<string, Uint8Array> = { read_archive: new Uint8Array(1024), read_file: new Uint8Array(), read_exec_stdout: new Uint8Array(), read_exec_stderr: new Uint8Array() };
+
+/** What each operation was asked with. */
+const sent = new Map<string, Set<string>>();
+
+/** Answers every request as it is described, and notes what it had. */
+async function answer(url: URL, options: RequestInit): Promise<Response> {
+  const operation = OPERATIONS.filter(({ method, path }) => method === options.method && path.test(url.pathname)).at(0);
+  assert.ok(operation, `${options.method} ${url.pathname} is not described`);
+  const { id } = operation;
+  const headers = Object.keys(options.headers ?? {}).filter((name) => operation.fields.has(name));
+  const json = await jsonOf(options);
+  const fields = [...url.searchParams.keys(), ...headers, ...Object.keys(json)];
+  for (const field of fields) assert.ok(operation.fields.has(field), `${id} has no ${field}`);
+  sent.set(id, new Set([...(sent.get(id) ?? []), ...fields]));
+  const stream = STREAMS[id];
+  if (stream) {
+    const data = JSON.stringify(example({ $ref: `#/components/schemas/${stream[1]}` }));
+    return new Response(`event: ${stream[0]}\ndata: ${data}\n\n`);
+  }
+  if (id in RAW) return new Response(Buffer.from(RAW[id]!));
+  if (!operation.answer) return new Response(null, { status: 204 });
+  const schema = id === "start_exec" && !url.searchParams.has("wait_ms") ? { $ref: "#/components/schemas/Exec" } : operation.answer;
+  return new Response(JSON.stringify(example(schema)));
+}
+
+async function jsonOf(options: RequestInit): Promise<Record<string, unknown>> {
+  const type = (options.headers as Record<string, string>)["content-type"] ?? "";
+  if (!options.body || !(type.endsWith("json") || type.endsWith("create"))) return {};
+  const text = await new Response(options.body).text();
+  return JSON.parse(text.split("\n")[0]!);
+}
+
+/** Takes so much of what goes on for ever. */
+async function first<T>(all: AsyncGenerator<T>): Promise<T | undefined> {
+  for await (const one of all) return one;
+  return undefined;
+}
+
+/** Every verb with everything that it can be told. */
+async function doEverything(client: Atoll, folder: string): Promise<void> {
+  const making = {
+    image: "host",
+    env: { A: "b" },
+    labels: { a: "b" },
+    limits: { memoryBytes: 1 },
+    lifecycle: { leaseMs: 1, idleStopMs: 1, deleteAfterMs: 1, maxLifetimeMs: 1 },
+    services: [{ name: "web", shell: "true" }],
+    workspace: { path: "/x", git: { url: "/y" } },
+  };
+  const sandbox = await client.create({ name: "web", idempotencyKey: "k", ...making });
+  await client.create({ files: folder });
+  await client.getOrCreate("web", making);
+  await client.get("web");
+  await first(client.list({ states: ["running"], labels: { a: "b" }, pageCount: 1 }));
+  await first(client.events({ after: 1 }));
+  await client.capabilities();
+  await client.health();
+  await client.keys.create("read", { note: "x" });
+  await client.keys.list();
+  await client.keys.revoke("key_1");
+
+  await sandbox.refresh();
+  await sandbox.start();
+  await sandbox.pause();
+  await sandbox.resume();
+  await sandbox.stop();
+  await sandbox.kill();
+  await sandbox.setLifecycle(making.lifecycle);
+  await sandbox.health();
+  await sandbox.timeline();
+  await first(sandbox.events({ after: 1 }));
+  await sandbox.ports();
+  await sandbox.expose(1, { visibility: "public", expiresInMs: 1 });
+  await sandbox.unexpose(1);
+  await sandbox.waitForPort(1, { timeoutMs: 1 });
+  await sandbox.waitForLog("exe_1", "x", { stream: "stdout" });
+  await sandbox.waitForHttp(1, { path: "/", status: 200 });
+  await sandbox.services();
+  await sandbox.restartService("web");
+
+  const starting = { id: "exe_1", session: "s", user: "user", directory: "/", env: {}, timeoutMs: 1, keepBytes: 1, name: "x" } as const;
+  await sandbox.exec("true", { ...starting, onDisconnect: "kill" });
+  await sandbox.session("s").exec("true");
+  await sandbox.session("s").start("true");
+  await sandbox.terminal(["sh"], { rows: 1, columns: 1 });
+  const exec = await sandbox.execs.start(["true"], { ...starting, stdin: "pipe" });
+  await sandbox.execs.list();
+  await sandbox.execs.get("exe_1");
+  await exec.refresh();
+  await exec.wait({ timeoutMs: 1 });
+  await first(exec.events({ stdout: 1, stderr: 1, follow: false }));
+  for (const stream of ["stdout", "stderr"] as const) await first(exec.logs({ stream, offset: 1, follow: true }));
+  await exec.write("x");
+  await exec.closeStdin();
+  await exec.signal("TERM", { target: "group" });
+  await exec.cancel({ signal: 15, graceMs: 1 });
+  await exec.resize({ rows: 1, columns: 1 });
+  await exec.forget();
+
+  const { files, git } = sandbox;
+  await files.read("/x", { offset: 1, length: 1 });
+  await files.readText("/x");
+  await files.write("/x", "y", { existing: "append", mode: "0644", makeParents: true });
+  await files.list("/", { depth: 1, limit: 1 });
+  await files.stat("/x", { follow: true });
+  await files.exists("/x");
+  await files.makeDirectory("/x", { mode: "0755", makeParents: true });
+  await files.remove("/x", { recursive: true });
+  await files.move("/x", "/y", { replace: true });
+  await files.setMode("/x", "0644");
+  await files.edit("/x", { old: "a", new: "b", expected: "any" });
+  await files.glob("/", "*", { respectsIgnore: true, limit: 1 });
+  await files.grep("/", "x", { isLiteral: true, ignoresCase: true, include: ["*"], respectsIgnore: true, limit: 1 });
+  await first(files.watch("/", { recursive: true }));
+  await files.upload(folder, "/x");
+  await files.download("/x", join(folder, "back"));
+  await git.clone("/x", "/y", { branch: "b", depth: 1 });
+  await git.status("/y");
+  await git.diff("/y", { staged: true, from: "a", to: "b" });
+  await git.checkout("/y", "b", { create: true });
+  await sandbox.delete();
+}
+
+test("every operation has a verb, and every verb asks for what is described", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "atoll-api-"));
+  try {
+    mkdirSync(join(folder, "in"));
+    await doEverything(new Atoll({ host: "http://x", fetch: answer }), join(folder, "in"));
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+  const missing = OPERATIONS.map(({ id }) => id).filter((id) => !sent.has(id));
+  assert.deepEqual(missing.sort(), Object.keys(LEFT_OUT).sort());
+});
+
+test("verbs can say all that requests may have", () => {
+  const unsent = OPERATIONS.flatMap(({ id, fields }) => {
+    const had = sent.get(id);
+    return had ? [...fields].filter((field) => !had.has(field)).map((field) => `${id}.${field}`) : [];
+  });
+  // A follower comes back to where it was, and lists have further pages: scenarios do that.
+  const elsewhere = ["list_sandboxes.cursor", "start_exec.shell", "start_exec.command"];
+  assert.deepEqual(unsent.filter((one) => !elsewhere.includes(one)).sort(), Object.keys(UNSENT).sort());
+});
+
+test("every code has a class", () => {
+  const codes: string[] = DOCUMENT.components.schemas.ErrorCode.enum;
+  const classes = codes.map((code) => {
+    const error = apiError({ ...(example({ $ref: "#/components/schemas/ApiError" }) as Schema), code });
+    assert.equal(error.code, code);
+    return error.name;
+  });
+  assert.equal(new Set(classes).size, codes.length);
+  assert.ok(!classes.includes(AtollError.name));
+});
+
+test("the verbs of the table are there, and no others", () => {
+  const camel = (name: string) => name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+  const owners: Record<string, Schema> = { client: Atoll, sandbox: Sandbox, "`sandbox.execs`": Execs, command: Exec, "`sandbox.files`": Files, "`sandbox.git`": Git };
+  const table = new Map<string, Set<string>>();
+  let owner = "";
+  for (const [, on, verbs] of readFileSync(join(ROOT, "sdk/README.md"), "utf8").matchAll(/^\| (.*?) ?\| (`\w.*) \|$/gm)) {
+    owner = on!.split(" (")[0]! || owner;
+    const names = [...verbs!.matchAll(/`([a-z][\w]*)(?:\(\w+\)\.\w+)?`/g)].map((found) => camel(found[1]!));
+    table.set(owner, new Set([...(table.get(owner) ?? []), ...names]));
+  }
+  assert.deepEqual([...table.keys()].filter((one) => one in owners), Object.keys(owners));
+  for (const [on, kind] of Object.entries(owners)) {
+    const methods = Object.entries(Object.getOwnPropertyDescriptors(kind.prototype)).filter(([name, one]) => name !== "constructor" && typeof one.value === "function");
+    const own = methods.map(([name]) => name).filter((name) => !["close", "run", "finish", "feedAll"].includes(name));
+    assert.deepEqual(own.sort(), [...table.get(on)!].sort(), on);
+  }
+  assert.equal(typeof Session.prototype.exec, "function");
+});
