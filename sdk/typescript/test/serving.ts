@@ -61,14 +61,14 @@ export class Server {
   readonly #child: ChildProcess;
   readonly #log: string;
 
-  private constructor(as: As) {
+  private constructor(as: As, found: string) {
     this.folder = mkdtempSync(join(tmpdir(), "atoll-sdk-"));
     this.socket = join(this.folder, "atoll.sock");
     this.host = `unix://${this.socket}`;
     this.#log = join(this.folder, "log");
     const copy = join(this.folder, "atoll");
     // An ordinary user may not reach where it was built.
-    copyFileSync(program(), copy);
+    copyFileSync(found, copy);
     const uid = as === "user" && process.getuid?.() === 0 ? ORDINARY : undefined;
     if (uid !== undefined) chownSync(this.folder, uid, uid);
     const log = openSync(this.#log, "w");
@@ -84,7 +84,7 @@ export class Server {
   /** One that answers; nothing where this user cannot start it. */
   static async start(as: As): Promise<Server | undefined> {
     if (as === "root" && process.getuid?.() !== 0) return undefined;
-    const server = new Server(as);
+    const server = new Server(as, program());
     try {
       await waitUntil("the server", () => server.#answers());
     } catch (error) {
