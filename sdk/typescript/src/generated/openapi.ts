@@ -1335,7 +1335,7 @@ export interface components {
             allocatedUs?: number;
             /**
              * Format: int64
-             * @description What its image declares is there.
+             * @description Its workspace is there, and all of its services are ready; absent where it has none.
              */
             dependenciesReadyUs?: number;
             /**
@@ -1345,7 +1345,8 @@ export interface components {
             filesystemReadyUs?: number;
             /**
              * Format: int64
-             * @description The first command in it ended.
+             * @description The first command in it ended. It is absent until somebody sees that, as who waits
+             *     for the command does, and who asks for the timeline.
              */
             firstCommandDoneUs?: number;
             /**
