@@ -472,7 +472,7 @@ fn stat(path: &Octets) -> Stat {
     }
 }
 
-fn status(id: &str) -> Status {
+pub(crate) fn status(id: &str) -> Status {
     Status {
         id: id.to_owned(),
         pid: 7,

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use crate::process::wait_until;
-use atoll_protocol::frame::{Decoder, Kind, put_json};
+use atoll_protocol::frame::{Decoder, Kind, header, put_json};
 use atoll_protocol::hello::Hello;
 use atoll_protocol::ports::Listening;
 use atoll_protocol::problem::{Code, Problem};
@@ -59,6 +59,7 @@ impl StandIn {
         let mut hello = Vec::new();
         put_json(&mut hello, Kind::Hello, &Hello::OURS).unwrap();
         stream.write_all(&hello)?;
+        let goes_on = matches!(request, Request::Start(_) | Request::Follow(_) | Request::Watch(_));
         let mut socket = None;
         let reply = match request {
             Request::Connect(connect) => {
@@ -79,6 +80,12 @@ impl StandIn {
                 let ports = ports.iter().map(|&port| Listening { port, is_any_address: false });
                 Ok(Reply::Ports(ports.collect()))
             }
+            // One that runs, and prints nothing.
+            Request::Start(atoll_protocol::exec::Start { ref id, .. })
+            | Request::Follow(atoll_protocol::exec::Follow { ref id, .. }) => {
+                Ok(Reply::Started { is_new: false, status: crate::liar::status(id) })
+            }
+            Request::Watch(_) => Ok(Reply::Done),
             Request::Execs => Ok(Reply::Execs(Vec::new())),
             Request::HoldClock | Request::ReleaseClock | Request::Stop { .. } => Ok(Reply::Done),
             _ => Err(Problem::new(Code::Unsupported, "a stand-in cannot do this")),
@@ -90,7 +97,15 @@ impl StandIn {
         }
         let socket = socket.as_ref().map(|socket| socket.as_fd());
         atoll_sys::scm::send(stream.as_fd(), &bytes[..1], socket)?;
-        stream.write_all(&bytes[1..])
+        stream.write_all(&bytes[1..])?;
+        if !goes_on {
+            return Ok(());
+        }
+        loop {
+            stream.write_all(&header(Kind::Heartbeat, 0))?;
+            let soon = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+            rustix::event::poll(&mut [], Some(&soon))?;
+        }
     }
 }
 

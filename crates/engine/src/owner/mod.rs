@@ -80,6 +80,8 @@ pub(crate) struct Owner {
     progress: Option<Arc<Progress>>,
     /// Until when nothing is tried by itself, after a failure.
     patience_until: Option<Timestamp>,
+    /// The time of the lifecycle for which something happens now, if nobody asked.
+    alone: Option<&'static str>,
     removal: Removal,
     /// A call to make it that did not come back in time. Until it does, nothing can be removed.
     stuck: Option<JoinHandle<()>>,
@@ -126,6 +128,7 @@ impl Owner {
             services,
             progress: None,
             patience_until: None,
+            alone: None,
             removal: Removal::Due,
             stuck: None,
             once: None,
@@ -255,7 +258,10 @@ impl Owner {
                 return;
             }
         }
-        if self.act(due.verb, due.reason).await.is_err() {
+        self.alone = Some(due.reason);
+        let done = self.act(due.verb, due.reason).await;
+        self.alone = None;
+        if done.is_err() {
             self.patience_until = Some(self.shared.clock.now().after(RETRY_AFTER));
         }
     }

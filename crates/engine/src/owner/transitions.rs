@@ -253,7 +253,9 @@ impl Owner {
         match self.call(|backend, id| backend.kill(id)).await {
             Ok(()) => {
                 self.lives_no_more();
-                self.settle(Step::Ended, None, EventKind::Stopped { forced }).await;
+                let why = |time| format!("nothing worked in it for as long as {time} says");
+                let cause = self.alone.map(why);
+                self.settle(Step::Ended, cause, EventKind::Stopped { forced }).await;
                 Ok(())
             }
             Err(source) => {

@@ -45,6 +45,8 @@ fn one_that_does_not_work_is_stopped() {
         assert_eq!(stopping, EventKind::Stopping { reason: "idle_stop_ms".to_owned() });
         told(&mut events, id, |what| matches!(what, EventKind::Stopped { .. })).await;
         assert_eq!(state(&engine, id), State::Stopped);
+        let cause = engine.get(id).unwrap().cause;
+        assert_eq!(cause.unwrap(), "nothing worked in it for as long as idle_stop_ms says");
     });
 }
 

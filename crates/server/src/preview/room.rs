@@ -4,6 +4,7 @@
 use super::refusal::Refusal;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::HoldCause;
+use atoll_api::service::{ServiceState, ServiceStatus};
 use atoll_engine::error::OperationError;
 use atoll_engine::guest::PortStream;
 use atoll_engine::inside::{ConnectError, Held, InsideError};
@@ -100,7 +101,7 @@ impl Room {
             let inside = timeout_at(until, self.inside(engine)).await;
             let inside = inside.map_err(|_| late(wake_max))??;
             let held = self.hold(&inside).await;
-            let asleep = match self.connect(&inside, port, wake_max).await? {
+            let asleep = match self.connect(engine, &inside, port, wake_max).await? {
                 Ok(stream) => return Ok(Way { stream, held }),
                 Err(asleep) => asleep,
             };
@@ -132,6 +133,7 @@ impl Room {
     /// Connects; the inner error is that of a sandbox which fell asleep again.
     async fn connect(
         &self,
+        engine: &Engine,
         inside: &Inside,
         port: u16,
         wake_max: Duration,
@@ -149,6 +151,10 @@ impl Room {
             let listening = listening.into_iter().map(|one| one.port).collect();
             return Err(Refusal::closed(port, listening));
         };
+        // Nobody else starts anything in a sandbox that has just been woken.
+        if let Some(failed) = over(&engine.services(self.id).unwrap_or_default()) {
+            return Err(Refusal::not_ready(failed, None));
+        }
         match inside.listens_within(port, time).await {
             Ok(true) => {}
             Ok(false) => return Err(late(wake_max)),
@@ -194,6 +200,17 @@ fn awake(looked: Result<Inside, OperationError>) -> Result<Option<Inside>, Refus
         Err(OperationError::NotFound { .. }) => Err(Refusal::unknown()),
         Err(error) => Err(Refusal::not_ready("the sandbox cannot be reached now", Some(&error))),
     }
+}
+
+/// What became of declared services, if all are over and one has failed.
+fn over(services: &[ServiceStatus]) -> Option<String> {
+    let is_over =
+        |one: &ServiceStatus| matches!(one.state, ServiceState::Failed | ServiceState::Stopped);
+    let failed = services.iter().find(|one| one.state == ServiceState::Failed)?;
+    let ServiceStatus { name, cause, .. } = failed;
+    let cause = cause.as_deref().map(|cause| format!(": {cause}")).unwrap_or_default();
+    let text = format!("the sandbox was woken, and its service {name} failed{cause}");
+    services.iter().all(is_over).then_some(text)
 }
 
 fn late(wake_max: Duration) -> Refusal {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod access;
+mod attack;
 mod bounds;
 mod description;
 mod errors;
@@ -13,4 +14,5 @@ mod openapi;
 mod preview;
 mod sandboxes;
 mod shutdown;
+mod silence;
 mod support;

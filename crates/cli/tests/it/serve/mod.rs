@@ -4,14 +4,18 @@ mod ending;
 mod execs;
 mod hostile;
 mod limits;
+mod links;
 mod log;
+mod many;
 mod names;
 mod places;
 mod preview;
 mod severed;
+mod streams;
 pub(crate) mod support;
 mod tcp;
 mod vanish;
+mod waking;
 mod wire;
 mod work;
 

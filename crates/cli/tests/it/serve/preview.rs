@@ -73,7 +73,12 @@ impl<'a> Site<'a> {
     }
 }
 
-fn curl(preview: &Value, key: &str, arguments: &[&str], path: &str) -> (u16, Value, String) {
+pub(super) fn curl(
+    preview: &Value,
+    key: &str,
+    arguments: &[&str],
+    path: &str,
+) -> (u16, Value, String) {
     let url = format!("{}{path}", preview[key].as_str().unwrap());
     let host = url.strip_prefix("http://").unwrap().split('/').next().unwrap();
     let mut curl = Command::new("curl");
