@@ -23,6 +23,12 @@ const fn layer(package: &'static str, may_know: &'static [&'static str]) -> Laye
 /// `jail`, `store`, `egress` and `vmm` never know each other or `api`; `sys`
 /// knows none. Crates that are still to come are listed, so that their place is
 /// settled before their first line.
+///
+/// `api` and `protocol` do not know each other either, though both have `Octets`: what the
+/// public API promises and what one version says to its guests change for different reasons,
+/// and `api` would bring its descriptions of schemas into every guest. A third crate for both
+/// would be a noun, and no process or trust boundary. For the same reason `spawner` asks guests
+/// in its own way: it is synchronous, and trusts what the engine doubts.
 const LAYERS: &[Layer] = &[
     layer("atoll-sys", &[]),
     layer("atoll-api", &[]),

@@ -1,5 +1,6 @@
 //! `atoll serve` from outside, by root and by an ordinary user.
 
+mod creating;
 mod ending;
 mod execs;
 mod hostile;
