@@ -6,7 +6,7 @@ from pathlib import Path
 
 import atoll
 
-from serving import Server
+from serving import ROOT, Server
 
 
 def test_directories_are_copied_in_and_out(server: Server, tmp_path: Path) -> None:
@@ -39,6 +39,12 @@ def test_a_sandbox_begins_with_files_of_this_machine(server: Server, tmp_path: P
         assert named.info.workspace is not None
         assert named.files.exists(f"{named.info.workspace}/in/file")
         named.delete()
+
+
+def test_the_readme_shows_the_demo() -> None:
+    demo = (ROOT / "sdk/python/examples/goose.py").read_text()
+    assert f"```python\n{demo}```\n" in (ROOT / "README.md").read_text()
+    assert len([line for line in demo.splitlines() if line]) == 8
 
 
 def test_a_sandbox_tells_how_it_is(server: Server) -> None:
