@@ -83,7 +83,7 @@ impl Work {
         tests.arg("test");
         self.test("typescript", "typescript-tests", tests)?;
         let mut ordinary = self.place.command();
-        // A copy of their own: tests may be built anew.
+        // A copy that is theirs, as a checkout of their own would be.
         let script = "cp -r \"$1/sdk\" \"$1/openapi\" \"$HOME\" && cd ~/sdk/typescript && npm --no-update-notifier test";
         ordinary.args(["/bin/sh", "-c", script, "sh"]).arg(self.place.path("repository"));
         self.test_ordinary("typescript", "typescript-tests-ordinary", ordinary)
