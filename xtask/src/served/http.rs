@@ -7,6 +7,7 @@ use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Where a server is, and as whom to ask there.
 #[derive(Clone, Debug)]
@@ -49,6 +50,27 @@ pub(crate) struct Client {
     headers: String,
 }
 
+/// An answer that is there.
+pub(crate) struct Answer {
+    pub(crate) took: Duration,
+    what: String,
+    status: u16,
+    bytes: Vec<u8>,
+}
+
+impl Answer {
+    /// What it says, unless that is an error.
+    pub(crate) fn read(&self) -> Result<Value> {
+        let Self { what, status, bytes, .. } = self;
+        let said = || String::from_utf8_lossy(bytes).into_owned();
+        ensure!((200..300).contains(status), "{what}: {status}: {}", said());
+        if bytes.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(bytes).with_context(|| format!("{what}: {}", said()))
+    }
+}
+
 /// How an answer is put together.
 enum Body {
     Length(usize),
@@ -75,23 +97,24 @@ impl Client {
 
     /// Asks; an answer that is an error is one here too.
     pub(crate) fn ask(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<Value> {
-        let (status, answer) = self.try_ask(method, path, body)?;
-        ensure!((200..300).contains(&status), "{method} {path}: {status}: {answer}");
-        Ok(answer)
+        self.timed(method, path, body)?.read()
     }
 
-    /// Asks, and gives the status as well.
-    pub(crate) fn try_ask(
+    /// Asks, and tells how long it took until all of the answer was there: to read it is
+    /// not the server's work.
+    pub(crate) fn timed(
         &mut self,
         method: &str,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<(u16, Value)> {
-        self.send(method, path, body)?;
+    ) -> Result<Answer> {
+        let request = self.request(method, path, body.map(Value::to_string).as_deref());
         let mut bytes = Vec::new();
+        let begin = Instant::now();
+        self.send_bytes(&request)?;
         let status = self.receive(&mut |part| bytes.extend_from_slice(part))?;
-        let answer = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes)? };
-        Ok((status, answer))
+        let took = begin.elapsed();
+        Ok(Answer { took, what: format!("{method} {path}"), status, bytes })
     }
 
     /// Asks for something long, which is counted and thrown away.
@@ -105,7 +128,9 @@ impl Client {
 
     /// Writes a file.
     pub(crate) fn put(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
-        self.send_bytes("PUT", path, bytes)?;
+        let (headers, length) = (&self.headers, bytes.len());
+        let head = format!("PUT {path} HTTP/1.1\r\n{headers}content-length: {length}\r\n\r\n");
+        self.send_bytes(&[head.as_bytes(), bytes].concat())?;
         let mut said = Vec::new();
         let status = self.receive(&mut |part| said.extend_from_slice(part))?;
         ensure!(status == 200, "PUT {path}: {status}: {}", String::from_utf8_lossy(&said));
@@ -150,15 +175,19 @@ impl Client {
     }
 
     fn send(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<()> {
-        let body = body.map(Value::to_string).unwrap_or_default();
-        self.send_bytes(method, path, body.as_bytes())
+        let request = self.request(method, path, body.map(Value::to_string).as_deref());
+        self.send_bytes(&request)
     }
 
-    fn send_bytes(&mut self, method: &str, path: &str, body: &[u8]) -> Result<()> {
-        let (headers, length) = (&self.headers, body.len());
-        let head = format!("{method} {path} HTTP/1.1\r\n{headers}content-length: {length}\r\n\r\n");
-        let request = [head.as_bytes(), body].concat();
-        self.stream.get_mut().write_all(&request).context("cannot ask the server")
+    fn request(&self, method: &str, path: &str, body: Option<&str>) -> Vec<u8> {
+        let (headers, body) = (&self.headers, body.unwrap_or_default());
+        let length = body.len();
+        format!("{method} {path} HTTP/1.1\r\n{headers}content-length: {length}\r\n\r\n{body}")
+            .into()
+    }
+
+    fn send_bytes(&mut self, request: &[u8]) -> Result<()> {
+        self.stream.get_mut().write_all(request).context("cannot ask the server")
     }
 
     fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> Result<u16> {

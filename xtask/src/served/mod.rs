@@ -2,7 +2,7 @@
 
 mod http;
 
-pub(crate) use http::{Address, Client};
+pub(crate) use http::{Address, Answer, Client};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::event::Timespec;

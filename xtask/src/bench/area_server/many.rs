@@ -7,7 +7,7 @@ use crate::bench::kernel_memory::KernelMemory;
 use crate::bench::peers::Bubble;
 use crate::bench::resident::Resident;
 use crate::descendants::descendants;
-use crate::served::{Client, Served, path};
+use crate::served::{Answer, Client, Served, path};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
@@ -42,16 +42,17 @@ fn rate(scene: &Scene, count: u32) -> Result<Results> {
     let clients = (0..AT_ONCE).map(|_| scene.served.client());
     let mut clients: Vec<Client> = clients.collect::<Result<_>>()?;
     let mut by_atoll = |times: &mut Collected| {
-        times.note("atoll", made_and_deleted(scene, &mut clients, create));
+        let one = |client: &mut Client| client.timed("POST", "/v1/sandboxes", Some(&json!({})));
+        times.note("atoll", made_and_deleted(scene, &mut clients, one));
     };
     let clients = (0..AT_ONCE).map(|_| scene.served.client());
     let mut clients: Vec<Client> = clients.collect::<Result<_>>()?;
     let mut with_command = |times: &mut Collected| {
         let one = |client: &mut Client| {
-            let sandbox = create(client)?;
+            let created = client.timed("POST", "/v1/sandboxes", Some(&json!({})))?;
             let command = json!({ "command": [TRUE] });
-            client.ask("POST", &path(&sandbox, "/execs"), Some(&command))?;
-            Ok(sandbox)
+            client.ask("POST", &path(&created.read()?, "/execs"), Some(&command))?;
+            Ok(created)
         };
         times.note("atoll, command begun", made_and_deleted(scene, &mut clients, one));
     };
@@ -86,11 +87,11 @@ fn at_once<T: Send, M: Send>(
 fn made_and_deleted(
     scene: &Scene,
     clients: &mut [Client],
-    make: impl Fn(&mut Client) -> Result<Value> + Sync,
+    make: impl Fn(&mut Client) -> Result<Answer> + Sync,
 ) -> Result<Duration> {
-    let (took, sandboxes) = at_once(clients, make)?;
-    for sandbox in &sandboxes {
-        delete(&mut clients[0], sandbox)?;
+    let (took, created) = at_once(clients, make)?;
+    for answer in &created {
+        delete(&mut clients[0], &answer.read()?)?;
     }
     // Their directories go later, and are not for the next one to wait for.
     scene.served.wait_for_so_few(0)?;

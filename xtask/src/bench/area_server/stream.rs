@@ -1,7 +1,7 @@
 //! What a command prints, read by a client as fast as it comes.
 
 use super::{Collected, Group, Results, Scene, compare, create, delete, rounds};
-use crate::served::{Client, path};
+use crate::served::{Address, Client, path};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::io::Read as _;
@@ -23,9 +23,11 @@ fn stream(scene: &Scene, count: u32) -> Result<Results> {
     let mut by_pipe = |times: &mut Collected| times.note("pipe of 64 KiB", pipe());
     let mut unix = scene.served.client()?;
     let sandbox = create(&mut unix)?;
-    let mut by_unix = |times: &mut Collected| times.note("atoll", read(&mut unix, &sandbox));
-    let mut tcp = Client::connect(&scene.served.tcp()?)?;
-    let mut by_tcp = |times: &mut Collected| times.note("atoll over TCP", read(&mut tcp, &sandbox));
+    // Connections of their own: one that waits for long is ended.
+    let mut by_unix =
+        |times: &mut Collected| times.note("atoll", read(&scene.served.unix(), &sandbox));
+    let tcp = scene.served.tcp()?;
+    let mut by_tcp = |times: &mut Collected| times.note("atoll over TCP", read(&tcp, &sandbox));
     let results = rounds(count.min(ROUNDS_MAX), &mut [&mut by_pipe, &mut by_unix, &mut by_tcp])?;
     delete(&mut scene.served.client()?, &sandbox)?;
     // Half the rate takes twice the time.
@@ -50,7 +52,8 @@ fn pipe() -> Result<Duration> {
     Ok(begin.elapsed())
 }
 
-fn read(client: &mut Client, sandbox: &Value) -> Result<Duration> {
+fn read(address: &Address, sandbox: &Value) -> Result<Duration> {
+    let mut client = Client::connect(address)?;
     let begin = Instant::now();
     let exec = client.ask("POST", &path(sandbox, "/execs"), Some(&json!({ "command": PRINTS })))?;
     let id = exec["id"].as_str().context("it has an id")?;
