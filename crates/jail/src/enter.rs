@@ -8,7 +8,7 @@
 
 use crate::spec::{Ids, User};
 use atoll_sys::clone::{self, Fork};
-use atoll_sys::netns::Preparing;
+use atoll_sys::netns::{NetError, Preparing};
 use atoll_sys::processor::{self, Affinity};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -88,9 +88,8 @@ const TREE: &[u8] = b"t";
 ///
 /// [`EnterError::Socket`], [`EnterError::Namespaces`].
 pub fn enter(mut network: Preparing, cgroup: Option<BorrowedFd<'_>>) -> Result<Side, EnterError> {
-    network
-        .enter()
-        .map_err(|error| EnterError::Network { step: error.step, source: error.source })?;
+    let failed = |error: NetError| EnterError::Network { step: error.step, source: error.source };
+    network.enter().map_err(failed)?;
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(|error| EnterError::Socket(error.into()))?;
@@ -109,7 +108,9 @@ pub fn enter(mut network: Preparing, cgroup: Option<BorrowedFd<'_>>) -> Result<S
         Fork::Parent { pid, pidfd } => {
             // It makes the view while we see to what it needs.
             processor::keep_off(processor, Pid::from_raw(pid));
-            drop((theirs, network));
+            drop(theirs);
+            // Else the child learns that nobody is there.
+            network.finish().map_err(failed)?;
             Ok(Side::Outside(Launched { pid, pidfd, control: ours }))
         }
     }

@@ -14,7 +14,7 @@ use rustix::process::Pid;
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, futex, move_into_link_name_space};
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 const STACK_BYTES: usize = 32 * 1024;
 
@@ -33,6 +33,8 @@ struct Shared {
     step: AtomicI32,
     /// How far the child is: [`MAKING`], [`MADE`], or 0, which the kernel writes at its end.
     progress: AtomicU32,
+    /// Its loopback interface is up.
+    is_up: AtomicBool,
 }
 
 const MAKING: u32 = 2;
@@ -55,7 +57,7 @@ pub struct NetError {
 
 const STEPS: [&str; 6] = ["unshare", "setgroups", "uid_map", "gid_map", "lo", "ns"];
 
-/// Starts making a network namespace with its loopback interface up.
+/// Starts making a network namespace, and raising its loopback interface.
 ///
 /// Source: clone(2), network_namespaces(7), user_namespaces(7).
 ///
@@ -73,6 +75,7 @@ pub fn prepare() -> io::Result<Preparing> {
         errno: AtomicI32::new(0),
         step: AtomicI32::new(0),
         progress: AtomicU32::new(MAKING),
+        is_up: AtomicBool::new(false),
     });
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
@@ -109,13 +112,21 @@ extern "C" fn run(argument: *mut libc::c_void) -> libc::c_int {
     if processor::current() == shared.cpu {
         processor::keep_off(shared.cpu, None);
     }
-    if let Err((step, errno)) = make(shared) {
+    let failed = |(step, errno): (i32, Errno)| {
         shared.step.store(step, Ordering::Relaxed);
         shared.errno.store(errno.raw_os_error(), Ordering::Release);
-    }
-    // Whoever waits need not wait for our end as well, which takes a while.
+    };
+    let made = make(shared).map_err(failed);
+    // It can be entered while its loopback interface is raised, which takes a while, as
+    // our end does.
     shared.progress.store(MADE, Ordering::Release);
     futex::wake(&shared.progress, futex::Flags::empty(), 1).ok();
+    if made.is_ok() {
+        match crate::loopback::up_raw() {
+            Ok(()) => shared.is_up.store(true, Ordering::Release),
+            Err(errno) => failed((4, errno)),
+        }
+    }
     0
 }
 
@@ -130,9 +141,11 @@ fn make(shared: &Shared) -> Result<(), (i32, Errno)> {
         map(c"/proc/self/gid_map", shared.gid).map_err(|e| (3, e))?;
         shared.user.store(open(c"/proc/self/ns/user").map_err(|e| (5, e))?, Ordering::Relaxed);
     }
-    crate::loopback::up_raw().map_err(|e| (4, e))?;
     shared.net.store(open(c"/proc/self/ns/net").map_err(|e| (5, e))?, Ordering::Release);
-    Ok(())
+    // What is opened from here on is not to be in the caller's table, which may be copied
+    // meanwhile.
+    // SAFETY: as above; descriptors that are left to the caller stay in its table.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FILES) }.map_err(|e| (0, e))
 }
 
 fn open(path: &std::ffi::CStr) -> Result<i32, Errno> {
@@ -178,16 +191,11 @@ impl Preparing {
             // At once if it is no more, and then looked at again.
             futex::wait(&shared.progress, futex::Flags::empty(), MAKING, None).ok();
         }
-        let errno = shared.errno.load(Ordering::Acquire);
-        if errno != 0 {
-            let step = usize::try_from(shared.step.load(Ordering::Relaxed)).unwrap_or(0);
-            let step = STEPS.get(step).copied().unwrap_or("netns");
-            return Err(NetError { step, source: io::Error::from_raw_os_error(errno) });
-        }
+        self.check()?;
+        let Self { shared, .. } = self;
         let enter = |fd: Option<OwnedFd>, kind, step| {
             // Without one it was killed, and we would stay where we are.
-            let source = || io::Error::other("the process that was to make it has ended");
-            let fd = fd.ok_or_else(|| NetError { step, source: source() })?;
+            let fd = fd.ok_or_else(|| ended(step))?;
             move_into_link_name_space(fd.as_fd(), Some(kind))
                 .map_err(|error| NetError { step, source: error.into() })
         };
@@ -197,6 +205,29 @@ impl Preparing {
         enter(take(&shared.net), LinkNameSpaceType::Network, "setns(net)")
     }
 
+    /// Waits until all of it is there, its loopback interface too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Preparing::enter`].
+    pub fn finish(mut self) -> Result<(), NetError> {
+        self.wait();
+        self.check()?;
+        if self.shared.is_up.load(Ordering::Acquire) { Ok(()) } else { Err(ended("lo")) }
+    }
+
+    /// What has failed so far.
+    fn check(&self) -> Result<(), NetError> {
+        match self.shared.errno.load(Ordering::Acquire) {
+            0 => Ok(()),
+            errno => {
+                let step = usize::try_from(self.shared.step.load(Ordering::Relaxed)).unwrap_or(0);
+                let step = STEPS.get(step).copied().unwrap_or("netns");
+                Err(NetError { step, source: io::Error::from_raw_os_error(errno) })
+            }
+        }
+    }
+
     fn wait(&mut self) {
         if self.pid > 0 {
             // Nobody else collects it; an error means that it is gone already.
@@ -204,6 +235,10 @@ impl Preparing {
             self.pid = 0;
         }
     }
+}
+
+fn ended(step: &'static str) -> NetError {
+    NetError { step, source: io::Error::other("the process that was to make it has ended") }
 }
 
 impl Drop for Preparing {
@@ -228,20 +263,22 @@ mod tests {
         std::fs::read_link("/proc/thread-self/ns/net").unwrap()
     }
 
-    /// A thread of its own: it stays where it moves to.
-    fn moved(kill: bool) -> (Result<(), NetError>, bool) {
-        let moved = move || {
+    /// Whether all went well, in a thread of its own: it stays where it moves to.
+    fn made(kill: bool) -> bool {
+        let made = move || {
             let before = network();
-            let mut network_to_be = prepare().unwrap();
+            let mut preparing = prepare().unwrap();
             if kill {
-                let child = Pid::from_raw(network_to_be.pid).unwrap();
+                let child = Pid::from_raw(preparing.pid).unwrap();
                 rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
             }
-            let entered = network_to_be.enter();
-            drop(network_to_be);
-            (entered, network() != before)
+            let entered = preparing.enter();
+            assert_eq!(entered.is_ok(), network() != before, "{entered:?}");
+            let finished = preparing.finish();
+            assert!(entered.is_ok() || finished.is_err());
+            finished.is_ok()
         };
-        std::thread::spawn(moved).join().unwrap()
+        std::thread::spawn(made).join().unwrap()
     }
 
     #[test]
@@ -250,15 +287,8 @@ mod tests {
             // Where threads are, nobody else moves to another user namespace.
             return;
         }
-        let (entered, has_moved) = moved(false);
-        entered.unwrap();
-        assert!(has_moved);
-        let mut killed = 0;
-        for _ in 0..200 {
-            let (entered, has_moved) = moved(true);
-            assert_eq!(entered.is_ok(), has_moved, "{entered:?}");
-            killed += i32::from(entered.is_err());
-        }
-        assert!(killed > 0, "no child was killed in time");
+        assert!(made(false));
+        let failed = (0..200).filter(|_| !made(true)).count();
+        assert!(failed > 0, "no child was killed in time");
     }
 }
