@@ -6,7 +6,19 @@ import { findEndpoint } from "./endpoint.ts";
 import { type EventOptions, follow } from "./events.ts";
 import { Sandbox } from "./sandbox.ts";
 import { type Request, Transport } from "./transport.ts";
-import type { Capabilities, CreateSandbox, Event, Health, Key, Missed, NewKey, SandboxInfo, SandboxState, Schemas, Scope } from "./types.ts";
+import type {
+  Capabilities,
+  CreateSandbox,
+  Event,
+  Health,
+  Key,
+  Missed,
+  NewKey,
+  SandboxInfo,
+  SandboxState,
+  Schemas,
+  Scope,
+} from "./types.ts";
 
 /** A little more than three of the server's heartbeats. */
 const STREAM_SILENCE_MS = 50_000;
@@ -60,7 +72,8 @@ export class Atoll {
   readonly #transport: Transport;
 
   constructor(options: AtollOptions | string = {}) {
-    const { host, apiKey, silenceMs, fetch } = typeof options === "string" ? { host: options } as AtollOptions : options;
+    const { host, apiKey, silenceMs, fetch } =
+      typeof options === "string" ? ({ host: options } as AtollOptions) : options;
     this.#transport = new Transport(findEndpoint(host, apiKey), silenceMs ?? STREAM_SILENCE_MS, fetch);
     this.keys = new Keys(this.#transport);
   }
@@ -69,7 +82,11 @@ export class Atoll {
   async create(options: CreateOptions = {}): Promise<Sandbox> {
     const { idempotencyKey = newKey(), ...rest } = options;
     const headers = { "idempotency-key": idempotencyKey };
-    return new Sandbox(this.#transport, await this.#make({ method: "POST", path: "/v1/sandboxes", headers }, rest), true);
+    return new Sandbox(
+      this.#transport,
+      await this.#make({ method: "POST", path: "/v1/sandboxes", headers }, rest),
+      true,
+    );
   }
 
   /** The sandbox of this id or name. */

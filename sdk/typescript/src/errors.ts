@@ -135,7 +135,11 @@ export class CommandFailedError extends AtollError {
 }
 
 function lastLine(text: string): string[] {
-  return text.trim().split("\n").slice(-1).filter((line) => line !== "");
+  return text
+    .trim()
+    .split("\n")
+    .slice(-1)
+    .filter((line) => line !== "");
 }
 
 /** A wait was over before the command was; it goes on. */

@@ -51,7 +51,13 @@ export class Execs {
   async start(command: Command, options: StartOptions = {}): Promise<Exec> {
     const { signal, ...fields } = options;
     const json = request(command, fields);
-    const info = await this.#transport.json<ExecInfo>({ method: "POST", path: this.#path, json, isRepeatable: true, signal });
+    const info = await this.#transport.json<ExecInfo>({
+      method: "POST",
+      path: this.#path,
+      json,
+      isRepeatable: true,
+      signal,
+    });
     return this.#exec(info);
   }
 

@@ -155,7 +155,11 @@ export class Files {
   }
 
   /** Finds names below a directory. */
-  async glob(path: Path, pattern: string, options: { respectsIgnore?: boolean; limit?: number } = {}): Promise<Listing> {
+  async glob(
+    path: Path,
+    pattern: string,
+    options: { respectsIgnore?: boolean; limit?: number } = {},
+  ): Promise<Listing> {
     return this.#post("glob", { path, pattern, ...options }, true);
   }
 
@@ -163,7 +167,13 @@ export class Files {
   async grep(
     path: Path,
     pattern: string,
-    options: { isLiteral?: boolean; ignoresCase?: boolean; include?: string[]; respectsIgnore?: boolean; limit?: number } = {},
+    options: {
+      isLiteral?: boolean;
+      ignoresCase?: boolean;
+      include?: string[];
+      respectsIgnore?: boolean;
+      limit?: number;
+    } = {},
   ): Promise<Found> {
     return this.#post("grep", { path, pattern, ...options }, true);
   }
@@ -235,7 +245,13 @@ export class Files {
   }
 
   async #post<T>(verb: string, json: object, isRepeatable = false): Promise<T> {
-    return this.#transport.json<T>({ method: "POST", path: `${this.#path}/${verb}`, json, isRepeatable, silenceMs: LONG_MS });
+    return this.#transport.json<T>({
+      method: "POST",
+      path: `${this.#path}/${verb}`,
+      json,
+      isRepeatable,
+      silenceMs: LONG_MS,
+    });
   }
 }
 

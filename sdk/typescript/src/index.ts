@@ -1,6 +1,13 @@
 // Sandboxes for AI agents, on your own machines.
 
-export { Atoll, Keys, type AtollOptions, type CreateOptions, type GetOrCreateOptions, type ListOptions } from "./client.ts";
+export {
+  Atoll,
+  Keys,
+  type AtollOptions,
+  type CreateOptions,
+  type GetOrCreateOptions,
+  type ListOptions,
+} from "./client.ts";
 export type { Content } from "./channel/channel.ts";
 export type { Fetch } from "./channel/fetch.ts";
 export * from "./errors.ts";

@@ -20,7 +20,7 @@ export function decodeOctets(bytes: Uint8Array): string {
 
 function decodePieces(bytes: Uint8Array): string {
   let text = "";
-  for (let at = 0; at < bytes.length; ) {
+  for (let at = 0; at < bytes.length;) {
     const length = characterLength(bytes, at);
     text += length > 0 ? strict.decode(bytes.subarray(at, at + length)) : String.fromCharCode(ESCAPED + bytes[at]!);
     at += Math.max(length, 1);

@@ -175,7 +175,11 @@ export class Sandbox {
   }
 
   /** Waits until a command prints a line in which this regular expression, in Rust's syntax, is found. */
-  async waitForLog(exec: Exec | string, pattern: string, options: WaitForOptions & { stream?: Stream } = {}): Promise<Waited> {
+  async waitForLog(
+    exec: Exec | string,
+    pattern: string,
+    options: WaitForOptions & { stream?: Stream } = {},
+  ): Promise<Waited> {
     const { stream, ...rest } = options;
     const id = typeof exec === "string" ? exec : exec.id;
     return this.#wait({ log: { exec: id, pattern, ...(stream && { stream }) } }, rest);
@@ -184,12 +188,16 @@ export class Sandbox {
   /** Waits until a port answers HTTP with this status, or with any below 500. */
   async waitForHttp(port: number, options: WaitForOptions & { path?: string; status?: number } = {}): Promise<Waited> {
     const { timeoutMs, signal, ...http } = options;
-    return this.#wait({ http: { port, ...http } }, { ...(timeoutMs !== undefined && { timeoutMs }), ...(signal && { signal }) });
+    return this.#wait(
+      { http: { port, ...http } },
+      { ...(timeoutMs !== undefined && { timeoutMs }), ...(signal && { signal }) },
+    );
   }
 
   /** How the services are that it was made with. */
   async services(): Promise<ServiceStatus[]> {
-    return (await this.#transport.json<Schemas["Services"]>({ method: "GET", path: `${this.#path}/services` })).services;
+    return (await this.#transport.json<Schemas["Services"]>({ method: "GET", path: `${this.#path}/services` }))
+      .services;
   }
 
   /** Starts a service anew. */

@@ -74,7 +74,8 @@ export class Transport {
 
   /** Sends a request, again where the connection breaks and that is safe; gives the bytes that are answered. */
   async bytes(request: Request): Promise<Uint8Array> {
-    const isWhole = request.content === undefined || typeof request.content === "string" || request.content instanceof Uint8Array;
+    const isWhole =
+      request.content === undefined || typeof request.content === "string" || request.content instanceof Uint8Array;
     const perseverance = new Perseverance(this, request.signal);
     for (;;) {
       try {

@@ -25,7 +25,6 @@ const UNSENT = {
   "follow_exec.last-event-id": "`stdout` and `stderr` say it",
 };
 
-// Also base64.
 // A document is what it is.
 type Schema = any;
 
@@ -52,8 +51,12 @@ function fieldsOf(schema: Schema): string[] {
 
 const OPERATIONS: Operation[] = Object.entries(DOCUMENT.paths).flatMap(([path, methods]: Schema) =>
   Object.entries(methods).map(([method, described]: Schema) => {
-    const named = (described.parameters ?? []).filter((one: Schema) => one.in !== "path").map((one: Schema) => one.name.toLowerCase());
-    const bodies = Object.values(described.requestBody?.content ?? {}).flatMap(({ schema }: Schema) => fieldsOf(schema));
+    const named = (described.parameters ?? [])
+      .filter((one: Schema) => one.in !== "path")
+      .map((one: Schema) => one.name.toLowerCase());
+    const bodies = Object.values(described.requestBody?.content ?? {}).flatMap(({ schema }: Schema) =>
+      fieldsOf(schema),
+    );
     const good = Object.entries(described.responses).find(([status]) => status.startsWith("2"))?.[1] as Schema;
     return {
       id: described.operationId,
@@ -80,6 +83,7 @@ function example(schema: Schema): unknown {
   if (type === "array") return [example(found.items)];
   if (type === "integer" || type === "number") return found.minimum ?? 1;
   if (type === "boolean") return false;
+  // Base64 as well.
   if (type === "string") return found.example ?? "abcd";
   return Object.fromEntries((found.required ?? []).map((field: string) => [field, example(found.properties[field])]));
 }
@@ -89,7 +93,12 @@ const STREAMS: Record<string, [event: string, schema: string]> = {
   follow_exec: ["ended", "Exec"],
   watch_files: ["changed", "Changed"],
 };
-const RAW: Record<string, Uint8Array> = { read_archive: new Uint8Array(1024), read_file: new Uint8Array(), read_exec_stdout: new Uint8Array(), read_exec_stderr: new Uint8Array() };
+const RAW: Record<string, Uint8Array> = {
+  read_archive: new Uint8Array(1024),
+  read_file: new Uint8Array(),
+  read_exec_stdout: new Uint8Array(),
+  read_exec_stderr: new Uint8Array(),
+};
 
 /** What each operation was asked with. */
 const sent = new Map<string, Set<string>>();
@@ -111,7 +120,8 @@ async function answer(url: URL, options: RequestInit): Promise<Response> {
   }
   if (id in RAW) return new Response(Buffer.from(RAW[id]!));
   if (!operation.answer) return new Response(null, { status: 204 });
-  const schema = id === "start_exec" && !url.searchParams.has("wait_ms") ? { $ref: "#/components/schemas/Exec" } : operation.answer;
+  const schema =
+    id === "start_exec" && !url.searchParams.has("wait_ms") ? { $ref: "#/components/schemas/Exec" } : operation.answer;
   return new Response(JSON.stringify(example(schema)));
 }
 
@@ -170,7 +180,16 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
   await sandbox.services();
   await sandbox.restartService("web");
 
-  const starting = { id: "exe_1", session: "s", user: "user", directory: "/", env: {}, timeoutMs: 1, keepBytes: 1, name: "x" } as const;
+  const starting = {
+    id: "exe_1",
+    session: "s",
+    user: "user",
+    directory: "/",
+    env: {},
+    timeoutMs: 1,
+    keepBytes: 1,
+    name: "x",
+  } as const;
   await sandbox.exec("true", { ...starting, onDisconnect: "kill" });
   await sandbox.session("s").exec("true");
   await sandbox.session("s").start("true");
@@ -248,17 +267,31 @@ test("every code has a class", () => {
 
 test("the verbs of the table are there, and no others", () => {
   const camel = (name: string) => name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
-  const owners: Record<string, Schema> = { client: Atoll, sandbox: Sandbox, "`sandbox.execs`": Execs, command: Exec, "`sandbox.files`": Files, "`sandbox.git`": Git };
+  const owners: Record<string, Schema> = {
+    client: Atoll,
+    sandbox: Sandbox,
+    "`sandbox.execs`": Execs,
+    command: Exec,
+    "`sandbox.files`": Files,
+    "`sandbox.git`": Git,
+  };
   const table = new Map<string, Set<string>>();
   let owner = "";
-  for (const [, on, verbs] of readFileSync(join(ROOT, "sdk/README.md"), "utf8").matchAll(/^\| (.*?) ?\| (`\w.*) \|$/gm)) {
+  for (const [, on, verbs] of readFileSync(join(ROOT, "sdk/README.md"), "utf8").matchAll(
+    /^\| (.*?) ?\| (`\w.*) \|$/gm,
+  )) {
     owner = on!.split(" (")[0]! || owner;
     const names = [...verbs!.matchAll(/`([a-z][\w]*)(?:\(\w+\)\.\w+)?`/g)].map((found) => camel(found[1]!));
     table.set(owner, new Set([...(table.get(owner) ?? []), ...names]));
   }
-  assert.deepEqual([...table.keys()].filter((one) => one in owners), Object.keys(owners));
+  assert.deepEqual(
+    [...table.keys()].filter((one) => one in owners),
+    Object.keys(owners),
+  );
   for (const [on, kind] of Object.entries(owners)) {
-    const methods = Object.entries(Object.getOwnPropertyDescriptors(kind.prototype)).filter(([name, one]) => name !== "constructor" && typeof one.value === "function");
+    const methods = Object.entries(Object.getOwnPropertyDescriptors(kind.prototype)).filter(
+      ([name, one]) => name !== "constructor" && typeof one.value === "function",
+    );
     const own = methods.map(([name]) => name).filter((name) => !["close", "run", "finish", "feedAll"].includes(name));
     assert.deepEqual(own.sort(), [...table.get(on)!].sort(), on);
   }

@@ -193,9 +193,12 @@ test("what is packed is unpacked, however it is cut", async () => {
   for (const format of ["gnu", "pax", "ustar"]) {
     rmSync(target, { recursive: true, force: true });
     const names = format === "ustar" ? ["bin/run", "here"] : ["."];
-    const theirs = execFileSync("tar", [`--format=${format}`, "-cf", "-", "-C", source, ...names], { maxBuffer: 2 ** 24 });
+    const theirs = execFileSync("tar", [`--format=${format}`, "-cf", "-", "-C", source, ...names], {
+      maxBuffer: 2 ** 24,
+    });
     assert.deepEqual(await unpack(pieces(theirs), target), []);
-    if (format !== "ustar") assert.equal(execFileSync("diff", ["-r", "--no-dereference", source, target], { encoding: "utf8" }), "");
+    if (format !== "ustar")
+      assert.equal(execFileSync("diff", ["-r", "--no-dereference", source, target], { encoding: "utf8" }), "");
   }
 });
 

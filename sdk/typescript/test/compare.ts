@@ -10,7 +10,18 @@ export function plain(value: unknown): unknown {
   if (value instanceof ExecResult) {
     const { exitCode, signal, cause, timedOut, stdout, stderr, stdoutBytes, stderrBytes } = value;
     const { stdoutDroppedBytes, stderrDroppedBytes } = value;
-    return toWire({ exitCode, signal, cause, timedOut, stdout, stderr, stdoutBytes, stderrBytes, stdoutDroppedBytes, stderrDroppedBytes });
+    return toWire({
+      exitCode,
+      signal,
+      cause,
+      timedOut,
+      stdout,
+      stderr,
+      stdoutBytes,
+      stderrBytes,
+      stdoutDroppedBytes,
+      stderrDroppedBytes,
+    });
   }
   if (value instanceof AtollError) {
     const { code, message, tookEffect, retry, nextStep, details } = value;
@@ -28,7 +39,8 @@ export function octets(value: unknown): Buffer {
 
 /** Says where `found` is not like `expected`, if it is not. */
 export function difference(expected: unknown, found: unknown, at = "result"): string | undefined {
-  const says = () => `${at} is ${inspect(found, { depth: 4 }).slice(0, 500)}, not ${JSON.stringify(expected).slice(0, 500)}`;
+  const says = () =>
+    `${at} is ${inspect(found, { depth: 4 }).slice(0, 500)}, not ${JSON.stringify(expected).slice(0, 500)}`;
   if (isRecord(expected)) {
     const [rule, wanted] = Object.entries(expected)[0] ?? ["", undefined];
     if (rule.startsWith("$")) return judge(rule, wanted, found) ? undefined : says();

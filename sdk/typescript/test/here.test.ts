@@ -2,7 +2,18 @@
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, realpathSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -10,7 +21,14 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { findEndpoint } from "../src/endpoint.ts";
-import { Atoll, ConnectionError, type Fetch, NotFoundError, OutputDroppedError, StillRunningError } from "../src/index.ts";
+import {
+  Atoll,
+  ConnectionError,
+  type Fetch,
+  NotFoundError,
+  OutputDroppedError,
+  StillRunningError,
+} from "../src/index.ts";
 import { Transport } from "../src/transport.ts";
 import { Server } from "./serving.ts";
 
@@ -30,7 +48,9 @@ after(async () => {
 
 for (const fetched of [undefined, fetch]) {
   test(`directories are copied in and out${fetched ? " by fetch" : ""}`, async () => {
-    const options = fetched ? { host: `http://127.0.0.1:${server.port}`, apiKey: server.key, fetch: fetched } : server.host;
+    const options = fetched
+      ? { host: `http://127.0.0.1:${server.port}`, apiKey: server.key, fetch: fetched }
+      : server.host;
     await using by = new Atoll(options);
     await using sandbox = await by.create();
     const base = mkdtempSync(join(folder, "copies-"));
@@ -74,7 +94,11 @@ test("a sandbox tells how it is", async () => {
 test("output is told as it comes, and input is read", async () => {
   await using sandbox = await client.create();
   const told: string[] = [];
-  const options = { input: "grüße", onStdout: (text: string) => told.push(text), onStderr: (text: string) => told.push(`!${text}`) };
+  const options = {
+    input: "grüße",
+    onStdout: (text: string) => told.push(text),
+    onStderr: (text: string) => told.push(`!${text}`),
+  };
   const result = await sandbox.exec("cat; echo no >&2", options);
   assert.equal(result.stdout, "grüße");
   assert.deepEqual(told.sort(), ["!no\n", "grüße"]);
@@ -88,9 +112,12 @@ test("a wait is over before the command is, and bytes that are gone are told", a
   await assert.rejects(sleeper.wait({ timeoutMs: 50 }), StillRunningError);
   const loud = await sandbox.execs.start("seq 1000000", { keepBytes: 65_536 });
   assert.ok((await loud.wait()).stdout.includes("bytes are not shown"));
-  await assert.rejects(async () => {
-    for await (const _ of loud.logs());
-  }, (error) => error instanceof OutputDroppedError && error.from < error.to && error.to < 6_888_896);
+  await assert.rejects(
+    async () => {
+      for await (const _ of loud.logs());
+    },
+    (error) => error instanceof OutputDroppedError && error.from < error.to && error.to < 6_888_896,
+  );
 });
 
 test("more than one answer holds is there all the same", async () => {
@@ -116,7 +143,10 @@ test("a command ends with its request where that is wanted", async () => {
 test("many are served at once", async () => {
   await using sandbox = await client.create();
   const results = await Promise.all(Array.from({ length: 20 }, (_, number) => sandbox.exec(["echo", String(number)])));
-  assert.deepEqual(results.map(({ stdout }) => stdout.trim()), Array.from({ length: 20 }, (_, number) => String(number)));
+  assert.deepEqual(
+    results.map(({ stdout }) => stdout.trim()),
+    Array.from({ length: 20 }, (_, number) => String(number)),
+  );
 });
 
 test("a sandbox that is gone is no file that is missing", async () => {
@@ -160,7 +190,9 @@ test("a browser finds nothing of Node in what it loads first", () => {
   const visit = (name: string): void => {
     if (seen.has(name)) return;
     seen.add(name);
-    for (const [, wanted] of readFileSync(join(root, name), "utf8").matchAll(/^(?:import|export)\b[^;]*? from "([^"]+)"/gm)) {
+    for (const [, wanted] of readFileSync(join(root, name), "utf8").matchAll(
+      /^(?:import|export)\b[^;]*? from "([^"]+)"/gm,
+    )) {
       assert.ok(wanted!.startsWith("."), `${name} loads ${wanted}`);
       visit(join(name, "..", wanted!));
     }

@@ -30,7 +30,9 @@ for (const as of ["root", "user"] satisfies As[]) {
           if (lacks !== undefined) return skip(t, `sdk-${lacks}`, `the tier cannot ${lacks} here`);
           const tcp = { host: "127.0.0.1", port: server.port };
           const options: AtollOptions =
-            way === "socket" ? { host: server.host } : { host: `http://${tcp.host}:${tcp.port}`, apiKey: server.key, fetch };
+            way === "socket"
+              ? { host: server.host }
+              : { host: `http://${tcp.host}:${tcp.port}`, apiKey: server.key, fetch };
           await new Player(options, way === "socket" ? { path: server.socket } : tcp).play(scenario);
         });
       }
@@ -39,5 +41,7 @@ for (const as of ["root", "user"] satisfies As[]) {
 }
 
 function plainFlags(flags: Capabilities["flags"]): Record<string, boolean> {
-  return Object.fromEntries(Object.entries(flags).map(([name, is]) => [name.replace(/[A-Z]/g, (one) => `_${one.toLowerCase()}`), is]));
+  return Object.fromEntries(
+    Object.entries(flags).map(([name, is]) => [name.replace(/[A-Z]/g, (one) => `_${one.toLowerCase()}`), is]),
+  );
 }

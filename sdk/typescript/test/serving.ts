@@ -2,7 +2,17 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chownSync, copyFileSync, existsSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chownSync,
+  copyFileSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { createConnection, createServer, type AddressInfo, type Server as Listener, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,7 +27,11 @@ export const ORDINARY = 54_321;
 const DEADLINE_MS = 20_000;
 
 /** Looks until there is something, and fails if there is nothing in time. */
-export async function waitUntil<T>(what: string, look: () => Promise<T> | T, deadlineMs = DEADLINE_MS): Promise<NonNullable<T>> {
+export async function waitUntil<T>(
+  what: string,
+  look: () => Promise<T> | T,
+  deadlineMs = DEADLINE_MS,
+): Promise<NonNullable<T>> {
   const end = Date.now() + deadlineMs;
   while (Date.now() < end) {
     const found = await look();
@@ -157,7 +171,10 @@ export class Proxy {
   }
 
   /** One that listens on TCP, whatever its target is. */
-  static async start(target: { path: string } | { port: number; host: string }, cuts: readonly number[]): Promise<Proxy> {
+  static async start(
+    target: { path: string } | { port: number; host: string },
+    cuts: readonly number[],
+  ): Promise<Proxy> {
     const proxy = new Proxy(target, cuts);
     proxy.#listener.listen(0, "127.0.0.1");
     await once(proxy.#listener, "listening");

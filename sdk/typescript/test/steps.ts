@@ -2,7 +2,17 @@
 
 import { concat } from "../src/bytes.ts";
 import { findEndpoint } from "../src/endpoint.ts";
-import { Atoll, type AtollOptions, AtollError, type Command, encodeOctets, type Event, Exec, NotFoundError, Sandbox } from "../src/index.ts";
+import {
+  Atoll,
+  type AtollOptions,
+  AtollError,
+  type Command,
+  encodeOctets,
+  type Event,
+  Exec,
+  NotFoundError,
+  Sandbox,
+} from "../src/index.ts";
 import { Transport } from "../src/transport.ts";
 import { fromWire } from "../src/wire.ts";
 import { difference, plain } from "./compare.ts";
@@ -61,7 +71,9 @@ const VERBS: Record<string, (on: Targets, given: Arguments) => unknown> = {
   timeline: ({ sandbox }) => sandbox.timeline(),
   exec: ({ sandbox }, { session, ...given }) => {
     const [command, options] = commandOf(given);
-    return session === undefined ? sandbox.exec(command, options) : sandbox.session(session).exec(command as string, options);
+    return session === undefined
+      ? sandbox.exec(command, options)
+      : sandbox.session(session).exec(command as string, options);
   },
   terminal: ({ sandbox }, given) => sandbox.terminal(...commandOf(given)),
   ports: ({ sandbox }) => sandbox.ports(),
@@ -262,7 +274,8 @@ async function fetched(url: string): Promise<unknown> {
 
 /** Pieces as one; other things as a list. */
 async function gathered(result: unknown): Promise<unknown> {
-  if (typeof result !== "object" || result === null || !(Symbol.asyncIterator in result) || result instanceof Exec) return result;
+  if (typeof result !== "object" || result === null || !(Symbol.asyncIterator in result) || result instanceof Exec)
+    return result;
   const all: unknown[] = [];
   for await (const one of result as AsyncIterable<unknown>) all.push(one);
   return all.length > 0 && all.every((one) => one instanceof Uint8Array) ? concat(all) : all;

@@ -7,7 +7,9 @@ import { decodeOctets, encodeOctets, percentEncode } from "../src/octets.ts";
 import { parseEvents, type ServerEvent } from "../src/sse.ts";
 import { fromWire, toWire } from "../src/wire.ts";
 
-const STREAM = Buffer.from('id: 1-0\nevent: output\ndata: {"ä":\ndata: 1}\n\n: \n\ndata: plain\r\n\r\nid: 2-0\ndata: x\n\nevent: cut\ndata: y\n');
+const STREAM = Buffer.from(
+  'id: 1-0\nevent: output\ndata: {"ä":\ndata: 1}\n\n: \n\ndata: plain\r\n\r\nid: 2-0\ndata: x\n\nevent: cut\ndata: y\n',
+);
 
 test("events are the same however they are cut", async () => {
   for (let size = 1; size < STREAM.length; size++) {
@@ -39,7 +41,11 @@ test("names are in snake_case outside and in camelCase here, but not the caller'
   const here = { labels: { aB_c: "x" }, idleStopMs: 1, none: undefined, list: [{ isCut: true }] };
   const there = { labels: { aB_c: "x" }, idle_stop_ms: 1, list: [{ is_cut: true }] };
   assert.deepEqual(toWire(here), there);
-  assert.deepEqual(fromWire({ ...there, nothing: null }), { labels: { aB_c: "x" }, idleStopMs: 1, list: [{ isCut: true }] });
+  assert.deepEqual(fromWire({ ...there, nothing: null }), {
+    labels: { aB_c: "x" },
+    idleStopMs: 1,
+    list: [{ isCut: true }],
+  });
 });
 
 test("a server is found by what is said, then by variables, then where it usually is", () => {
@@ -49,5 +55,6 @@ test("a server is found by what is said, then by variables, then where it usuall
   assert.equal(findEndpoint(undefined, undefined, variables).apiKey, "e2b_1");
   const usual = findEndpoint(undefined, undefined, { ...variables, ATOLL_HOST: "" }).socketPath;
   assert.equal(usual, process.geteuid?.() === 0 ? "/run/atoll/atoll.sock" : "/run/user/1/atoll/atoll.sock");
-  for (const wrong of ["ftp://x", "http://x/path", "http://x?y", ""]) assert.throws(() => parseHost(wrong), TypeError, wrong);
+  for (const wrong of ["ftp://x", "http://x/path", "http://x?y", ""])
+    assert.throws(() => parseHost(wrong), TypeError, wrong);
 });

@@ -8,7 +8,14 @@ import { type Answer, type Channel, fault, type Message, within } from "./channe
 export type Fetch = (url: URL, options: RequestInit & { duplex?: "half" }) => Promise<Response>;
 
 /** How Node says that there is no connection. Browsers do not say, so to them it has broken. */
-const UNREACHABLE = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT"];
+const UNREACHABLE = [
+  "ECONNREFUSED",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "UND_ERR_CONNECT_TIMEOUT",
+];
 
 export class FetchChannel implements Channel {
   readonly #origin: URL;

@@ -102,7 +102,7 @@ export class Archive {
 
   async #exactly(count: number): Promise<Buffer> {
     const pieces: Uint8Array[] = [];
-    for (let left = count; left > 0; ) {
+    for (let left = count; left > 0;) {
       const piece = await this.#some(left);
       left -= piece.length;
       pieces.push(piece);
@@ -152,19 +152,21 @@ function numberOf(bytes: Buffer): number {
 function decimal(bytes: Buffer): number {
   const text = bytes.toString("latin1");
   const value = Number(text);
-  if (!/^-?[0-9]+(\.[0-9]*)?$/.test(text) || !Number.isFinite(value)) throw new Error("the archive has a number that is none");
+  if (!/^-?[0-9]+(\.[0-9]*)?$/.test(text) || !Number.isFinite(value))
+    throw new Error("the archive has a number that is none");
   return value;
 }
 
 /** The records of a pax header, each `LENGTH KEY=VALUE\n`. */
 function records(body: Buffer): Map<string, Buffer> {
   const found = new Map<string, Buffer>();
-  for (let at = 0; at < body.length; ) {
+  for (let at = 0; at < body.length;) {
     const space = body.indexOf(0x20, at);
     const length = space < 0 ? NaN : decimal(body.subarray(at, space));
     const equals = body.indexOf(0x3d, space);
     const end = at + length;
-    const isWhole = Number.isInteger(length) && equals > space && equals < end && end <= body.length && body[end - 1] === 0x0a;
+    const isWhole =
+      Number.isInteger(length) && equals > space && equals < end && end <= body.length && body[end - 1] === 0x0a;
     if (!isWhole) throw new Error("the archive has a header that is damaged");
     found.set(body.toString("utf8", space + 1, equals), Buffer.from(body.subarray(equals + 1, end - 1)));
     at = end;

@@ -51,7 +51,7 @@ async function* packFile(path: Buffer, entry: Entry, seen: Stats): AsyncGenerato
     const { size, ino } = await file.stat();
     if (ino !== seen.ino) throw new Error(`${path} became another file while it was read`);
     yield* header({ ...entry, size });
-    for (let left = size; left > 0; ) {
+    for (let left = size; left > 0;) {
       const { bytesRead, buffer } = await file.read(Buffer.allocUnsafe(Math.min(left, PIECE)));
       if (bytesRead === 0) throw new Error(`${path} became shorter while it was read`);
       left -= bytesRead;
@@ -105,7 +105,11 @@ function block(entry: Entry): Buffer {
   bytes.write(entry.type, 156, "latin1");
   if (entry.target) bytes.set(entry.target.subarray(0, NAME_BYTES_MAX), 157);
   bytes.write("ustar\u000000", 257, "latin1");
-  octal(bytes.reduce((sum, byte) => sum + byte, 0), 148, 6);
+  octal(
+    bytes.reduce((sum, byte) => sum + byte, 0),
+    148,
+    6,
+  );
   bytes[154] = 0;
   return bytes;
 }
