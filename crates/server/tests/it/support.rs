@@ -250,8 +250,13 @@ async fn send(
 
 /// Runs a test on threads that run at once, for a limited time.
 pub(crate) fn live(life: impl Future<Output = ()>) {
+    live_within(DEADLINE, life);
+}
+
+/// The same for a test that has more to do.
+pub(crate) fn live_within(deadline: Duration, life: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let outcome = runtime.block_on(async { timeout(DEADLINE, life).await });
+    let outcome = runtime.block_on(async { timeout(deadline, life).await });
     runtime.shutdown_background();
-    outcome.unwrap_or_else(|_| panic!("still not over after {DEADLINE:?}"));
+    outcome.unwrap_or_else(|_| panic!("still not over after {deadline:?}"));
 }
