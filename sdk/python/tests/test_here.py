@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import atoll
+import pytest
 
 from serving import ROOT, Server
 
@@ -53,3 +54,14 @@ def test_a_sandbox_tells_how_it_is(server: Server) -> None:
         assert health.status == "ok"
         assert health.guest is not None and health.guest.running_execs == 0
         assert 0 < health.guest.descriptors.used < health.guest.descriptors.limit
+
+
+def test_a_command_that_ends_with_its_connection_keeps_it(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atoll._sync.execs.WAIT_SECONDS", 0.2)
+    with atoll.Atoll(server.host) as client, client.create() as sandbox:
+        for on_disconnect in ("go_on", "kill"):
+            result = sandbox.exec("sleep 1; echo done", on_disconnect=on_disconnect)
+            assert (result.stdout, result.exit_code) == ("done\n", 0)
+        # As it would be if the one request did not wait for so long.
+        monkeypatch.setattr("atoll._sync.execs.CONNECTED_SECONDS", 0.2)
+        assert sandbox.exec("sleep 60; echo done", on_disconnect="kill").signal is not None

@@ -26,6 +26,9 @@ from .connection import TRIES, AsyncConnection, pause
 WAIT_SECONDS = 20.0
 """How long one request waits for an end; longer waits are several requests."""
 
+CONNECTED_SECONDS = 3600.0
+"""How long the one request waits whose command is to end with it."""
+
 
 class AsyncExec:
     """A command that was started, and goes on whether anybody looks or not."""
@@ -251,13 +254,16 @@ class AsyncExecs:
 
     async def run(self, request: dict[str, Any]) -> ExecResult:
         """Runs a command to its end."""
+        is_killed = request.get("on_disconnect") == "kill"
+        seconds = CONNECTED_SECONDS if is_killed else WAIT_SECONDS
         response = await self._connection.request(
             "POST",
             self._path,
-            query=query(wait_ms=milliseconds(WAIT_SECONDS)),
+            query=query(wait_ms=milliseconds(seconds)),
             body=request,
-            is_repeatable=True,
-            wait_seconds=WAIT_SECONDS,
+            # Where the connection broke, what it was to end with has ended.
+            is_repeatable=not is_killed,
+            wait_seconds=seconds,
         )
         answer = response.json()
         result = decode(ExecResult, answer)
