@@ -2,6 +2,7 @@
 
 mod act;
 mod apply;
+mod completions;
 mod cp;
 mod create;
 mod diff;
@@ -13,6 +14,7 @@ mod expose;
 mod keys;
 mod list;
 mod logs;
+mod man;
 mod policy;
 mod ps;
 pub(crate) mod run;
@@ -59,6 +61,8 @@ pub(crate) enum Command {
     Delete(act::Args),
     Events(events::Args),
     Keys(keys::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 impl Command {
@@ -88,6 +92,8 @@ impl Command {
             Self::Delete(args) => act::run(args, Verb::Delete),
             Self::Events(args) => events::run(args),
             Self::Keys(args) => keys::run(args),
+            Self::Completions(args) => completions::run(args),
+            Self::Man(args) => man::run(args),
         }
     }
 }

@@ -4,6 +4,8 @@
 mod doctor;
 // The attribute tells clippy that helpers are tests too.
 #[cfg(test)]
+mod manual;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod program;
