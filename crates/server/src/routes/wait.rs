@@ -38,6 +38,10 @@ async fn wait(
     Target(id): Target,
     Body(request): Body<Wait>,
 ) -> Result<Json<Waited>, Failure> {
+    // A slip wakes nobody.
+    if let Some((field, reason)) = request.flaw() {
+        return Err(Failure::field(field, format!("{field} {reason}")));
+    }
     let inside = app.inside(id).await?;
     let mut closing = app.closing.subscribe();
     tokio::select! {

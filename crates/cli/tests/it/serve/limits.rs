@@ -6,6 +6,7 @@ use atoll_testkit::process::wait_until;
 use atoll_testkit::run::{Project, Ran};
 use atoll_testkit::skip;
 use rustix::mount::MountFlags;
+use serde_json::json;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -72,15 +73,23 @@ fn more_sandboxes_than_descriptors_are_refused_at_the_start() {
 fn small(project: &Project) {
     let place = state(project);
     std::fs::create_dir(&place).unwrap();
-    rustix::mount::mount("none", &place, "tmpfs", MountFlags::empty(), Some(c"size=4m,mode=0700"))
+    rustix::mount::mount("none", &place, "tmpfs", MountFlags::empty(), Some(c"size=16m,mode=0700"))
         .unwrap();
     project.user.give(&place);
 }
 
 fn fill(place: &Path) {
-    let zeros = vec![0; 16 << 20];
+    let zeros = vec![0; 32 << 20];
     let error = std::fs::write(place.join("filler"), zeros).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+}
+
+/// Leaves as many bytes free.
+fn fill_but(place: &Path, left_bytes: u64) {
+    let found = rustix::fs::statvfs(place).unwrap();
+    let free = found.f_bavail * found.f_frsize;
+    let zeros = vec![0; usize::try_from(free - left_bytes).unwrap()];
+    std::fs::write(place.join("filler"), zeros).unwrap();
 }
 
 #[test]
@@ -105,6 +114,17 @@ fn on_a_full_disk_there_are_typed_answers_and_names_stay_free() {
             assert_eq!(answer.body["error"]["code"], "capacity");
             assert_eq!(answer.body["error"]["took_effect"], "no");
         }
+        // Before it is full, so that those that are there can still write.
+        std::fs::remove_file(state(project).join("filler")).unwrap();
+        fill_but(&state(project), 400 << 10);
+        let answer = served.create("one");
+        assert_eq!(answer.status, 429, "{answer:?}: {}", log(project));
+        assert_eq!(answer.body["error"]["details"]["limit"], "disk_bytes");
+        let writes = json!({"shell": "head -c 100000 /dev/zero > x && echo written"});
+        let path = "/v1/sandboxes/before/execs?wait_ms=20000";
+        let written = served.ask("POST", path, Some(&writes));
+        assert_eq!(written.body["stdout"]["head"]["text"], "written\n", "{written:?}");
+        fill(&state(project));
         // What is there still works, and can be taken away.
         assert_eq!(served.state("before"), "running");
         std::fs::remove_file(state(project).join("filler")).unwrap();

@@ -88,6 +88,19 @@ impl Places {
         Ok(())
     }
 
+    /// Refuses one more sandbox before the disk is full: those that are there could not
+    /// write any more, and nor could the records.
+    pub(super) fn check_room(&self) -> Result<(), BackendError> {
+        let step = "ask for free space";
+        let found =
+            rustix::fs::fstatvfs(&self.fd).map_err(|error| call(step)(io::Error::from(error)))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        if has_room(bytes(found.f_bavail), bytes(found.f_blocks)) {
+            return Ok(());
+        }
+        Err(BackendError::DiskFull { step: "beyond what those that are there may need" })
+    }
+
     pub(super) fn of(&self, id: SandboxId) -> PathBuf {
         self.state.join(id.to_string())
     }
@@ -203,6 +216,15 @@ impl Places {
         }
         atoll_store::remove(self.fd.as_fd(), OsStr::new(&id.to_string())).map_err(failed)
     }
+}
+
+/// What is kept free of a disk for sandboxes that are there, in bytes; of a small one its
+/// twentieth part.
+const RESERVE_BYTES: u64 = 256 << 20;
+
+/// Whether a disk of this size has room for one more sandbox.
+fn has_room(free_bytes: u64, size_bytes: u64) -> bool {
+    free_bytes >= RESERVE_BYTES.min(size_bytes / 20)
 }
 
 /// Locks the directory of sandboxes, and waits for what a killed server has begun.
@@ -363,6 +385,20 @@ mod tests {
 
     fn system(errno: Errno) -> io::Error {
         io::Error::from_raw_os_error(errno.raw_os_error())
+    }
+
+    #[test]
+    fn a_disk_is_never_filled_by_new_sandboxes() {
+        let (mib, gib) = (1 << 20, 1 << 30);
+        for (free_bytes, size_bytes, has) in [
+            (256 * mib, 100 * gib, true),
+            (256 * mib - 1, 100 * gib, false),
+            (mib, 20 * mib, true),
+            (mib - 1, 20 * mib, false),
+            (0, 0, true),
+        ] {
+            assert_eq!(has_room(free_bytes, size_bytes), has, "{free_bytes} of {size_bytes}");
+        }
     }
 
     #[test]

@@ -113,6 +113,7 @@ impl Backend for Container {
     }
 
     fn create(&self, id: SandboxId, spec: &Spec, progress: &Progress) -> Result<(), BackendError> {
+        self.places.check_room()?;
         let image = order::image(&spec.image, &self.places)?;
         self.places.make(id)?;
         progress.reached(Stage::Allocated)?;
