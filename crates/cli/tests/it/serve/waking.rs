@@ -123,6 +123,8 @@ fn the_idle_time_can_be_set_late_and_what_is_above_a_limit_is_refused_by_its_nam
             ),
             ("execs", json!({ "shell": "true", "keep_bytes": 1 << 30 }), "keep_bytes"),
             ("execs/exe_0000000000000000cafe/cancel", json!({ "grace_ms": 3_600_001 }), "grace_ms"),
+            ("wait", json!({ "for": { "port": 0 }, "timeout_ms": 1 }), "for.port"),
+            ("wait", json!({ "for": { "port": 80 }, "timeout_ms": 3_600_001 }), "timeout_ms"),
         ] {
             let refused = super::execs::post(&served, path, &request);
             let error = &refused.body["error"];
