@@ -25,6 +25,9 @@ pub struct StandIn {
     pub ports: Arc<Mutex<Vec<u16>>>,
     /// How many connections to ports were asked for.
     pub connections: Arc<Mutex<usize>>,
+    /// Every exec that is asked for runs and prints nothing, for ever, and nothing that is
+    /// watched changes. Else a stand-in has neither.
+    pub is_silent: bool,
 }
 
 impl StandIn {
@@ -59,7 +62,8 @@ impl StandIn {
         let mut hello = Vec::new();
         put_json(&mut hello, Kind::Hello, &Hello::OURS).unwrap();
         stream.write_all(&hello)?;
-        let goes_on = matches!(request, Request::Start(_) | Request::Follow(_) | Request::Watch(_));
+        let goes_on = self.is_silent
+            && matches!(request, Request::Start(_) | Request::Follow(_) | Request::Watch(_));
         let mut socket = None;
         let reply = match request {
             Request::Connect(connect) => {
@@ -80,12 +84,13 @@ impl StandIn {
                 let ports = ports.iter().map(|&port| Listening { port, is_any_address: false });
                 Ok(Reply::Ports(ports.collect()))
             }
-            // One that runs, and prints nothing.
             Request::Start(atoll_protocol::exec::Start { ref id, .. })
-            | Request::Follow(atoll_protocol::exec::Follow { ref id, .. }) => {
+            | Request::Follow(atoll_protocol::exec::Follow { ref id, .. })
+                if goes_on =>
+            {
                 Ok(Reply::Started { is_new: false, status: crate::liar::status(id) })
             }
-            Request::Watch(_) => Ok(Reply::Done),
+            Request::Watch(_) if goes_on => Ok(Reply::Done),
             Request::Execs => Ok(Reply::Execs(Vec::new())),
             Request::HoldClock | Request::ReleaseClock | Request::Stop { .. } => Ok(Reply::Done),
             _ => Err(Problem::new(Code::Unsupported, "a stand-in cannot do this")),

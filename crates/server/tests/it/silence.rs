@@ -80,6 +80,7 @@ fn heartbeats_keep_silent_streams_open_through_a_proxy() {
         {
             let mut world = World::new();
             world.config.heartbeat = heartbeat;
+            world.guest.is_silent = true;
             let server = world.start().await;
             server.local().json("PUT", "/v1/sandboxes/web", &json!({})).await.expect(201);
             let key = server.with_key(Scope::Run).key.unwrap();
