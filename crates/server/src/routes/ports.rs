@@ -226,13 +226,17 @@ async fn relay(socket: Socket, stream: Watched<PortStream>) -> Result<(), Socket
             to_client.send(Message::Binary(bytes.into())).await?;
         }
     };
-    let said = tokio::select! {
-        said = up => said?,
-        ended = down => ended.map(|()| None)?,
+    let ended = tokio::select! {
+        ended = up => ended,
+        ended = down => ended.map(|()| None),
     };
-    let (code, reason) = match said {
-        Some(said) => (CloseCode::Unsupported, said),
-        None => (CloseCode::Normal, ""),
+    let (code, reason) = match &ended {
+        Ok(Some(said)) => (CloseCode::Unsupported, *said),
+        Ok(None) => (CloseCode::Normal, ""),
+        // Where it is the client's side that broke, this goes nowhere.
+        Err(_) => (CloseCode::Error, "the connection to the port broke off"),
     };
-    to_client.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await
+    let told =
+        to_client.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await;
+    ended.and(told)
 }

@@ -227,8 +227,19 @@ pub(super) fn shared_counts() -> Vec<(String, u64)> {
         }
     }
     counts.extend(parse_key_users(&read("/proc/key-users")));
+    shrink_slabs();
     counts.extend(parse_slabs(&read("/proc/slabinfo")));
     counts
+}
+
+/// Has the kernel count what is used: what each processor keeps of free objects counts as
+/// used otherwise, which came to 143 of 144. Where root may not, it stays so.
+fn shrink_slabs() {
+    for entry in fs::read_dir("/sys/kernel/slab").into_iter().flatten().flatten() {
+        if entry.file_name().as_encoded_bytes().ends_with(b"_namespace") {
+            fs::write(entry.path().join("shrink"), "1").unwrap_or_default();
+        }
+    }
 }
 
 /// Lines like `54321:     2 2/2 2/200 30/20000`, of which the third field is what there
