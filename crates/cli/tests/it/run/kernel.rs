@@ -324,7 +324,8 @@ fn a_debugger_that_is_allowed_cannot_take_the_sandboxs_own_processes() {
 done 2>/dev/null"#;
     each(|project| {
         place(project);
-        let own = "sleep 100 & ./probe ptrace 16 $! 0 0; wc -c < /proc/$!/environ | grep -vc '^0'; kill $!";
+        let own = r#"sleep 100 & until read -r name < /proc/$!/comm && [ "$name" = sleep ]; do :; done
+./probe ptrace 16 $! 0 0; wc -c < /proc/$!/environ | grep -vc '^0'; kill $!"#;
         for mode in MODES {
             let flags = [mode, &["--allow", "ptrace"]].concat();
             let run = project.run_sh(&flags, attach);
