@@ -118,9 +118,6 @@ const SPACES_MAX: u64 = 10_000;
 /// The kernel frees them a little later, those too that are made to count.
 const FREED: Duration = Duration::from_secs(3);
 
-/// How long one more is waited for before it counts.
-const SOON: Duration = Duration::from_millis(500);
-
 /// The limits of the pen's user namespace, which are nobody else's.
 struct Limits {
     /// Name, flag and file.
@@ -220,10 +217,6 @@ fn first_that_fits(fits: impl Fn(u64) -> Result<bool>) -> Result<u64> {
     while high - low > 1 {
         let middle = low.midpoint(high);
         if fits(middle)? { high = middle } else { low = middle }
-    }
-    // Those that were made to count are freed a moment later, and are nobody's.
-    while high > 1 && until(SOON, || fits(high - 1))? {
-        high -= 1;
     }
     Ok(high - 1)
 }
