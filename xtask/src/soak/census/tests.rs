@@ -269,7 +269,7 @@ fn what_a_process_that_stays_comes_to_hold_is_seen() {
     scene.sees(&format!("descriptors of sh {pid}: 1 more"));
     shell.obeys("exec 9<&-");
     scene.sees_nothing();
-    shell.obeys("kept=$(head -c 30000000 /dev/zero | tr '\\0' x)");
+    shell.obeys("kept=$(head -c 100000000 /dev/zero | tr '\\0' x)");
     scene.sees(&format!("KiB of memory of sh {pid}"));
 }
 
