@@ -34,13 +34,17 @@ struct Data {
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SETPCAP`.
+/// `EPERM` without `CAP_SETPCAP`, if there is one to drop; whatever a filter around us says.
 pub fn keep_in_bounding_set(keep: u64) -> io::Result<()> {
     for capability in 0..64 {
         // SAFETY: prctl with integers only.
         match unsafe { libc::prctl(libc::PR_CAPBSET_READ, capability, 0, 0, 0) } {
-            // The first number the kernel does not know ends the list.
-            ..0 => return Ok(()),
+            // The first number that the kernel does not know ends the list.
+            ..0 => {
+                let error = io::Error::last_os_error();
+                let is_end = error.raw_os_error() == Some(libc::EINVAL);
+                return if is_end { Ok(()) } else { Err(error) };
+            }
             // To drop it once more would cost as much as the first time.
             0 => continue,
             _ if keep & (1 << capability) != 0 => continue,
