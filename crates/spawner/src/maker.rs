@@ -61,6 +61,8 @@ fn start(
 ) -> Result<(Answer, Launched), Failed> {
     // It takes the kernel as long as everything else, so it begins first.
     let network = netns::prepare().map_err(|error| Failed::io("netns", &error))?;
+    // Before anything of the host is looked at, which may take as long as it likes.
+    has_begun();
     let is_root = rustix::process::geteuid().is_root();
     let view = view::build(order, is_root)?;
     let steps =
@@ -88,7 +90,6 @@ fn start(
             Failed::new(step, &error, errno.unwrap_or(0))
         })?;
     let socket = bind(order.socket.as_path())?;
-    has_begun();
     let group = order.group.as_ref().map(|path| open(path.as_path())).transpose()?;
     let group = group.as_ref().map(OwnedFd::as_fd);
     let launched = match enter::enter(network, group).map_err(|error| refused(&error))? {

@@ -55,12 +55,9 @@ pub fn run(orders: &OwnedFd) -> io::Result<()> {
         if poll(&mut sources, None).is_err() {
             continue;
         }
-        let [at_orders, at_taken, at_signals] = sources.map(|source| source.revents());
+        let [at_orders, _, at_signals] = sources.map(|source| source.revents());
         if at_orders.intersects(PollFlags::HUP | PollFlags::ERR) {
             return Ok(());
-        }
-        if !at_taken.is_empty() && rustix::io::read(&taken, &mut [0; 16]).is_ok() {
-            waiting = None;
         }
         let mut is_quiet = false;
         if !at_signals.is_empty() {
@@ -69,6 +66,11 @@ pub fn run(orders: &OwnedFd) -> io::Result<()> {
                 waiting = waiting.filter(|pid| *pid != ended.pid);
                 is_quiet = true;
             }
+        }
+        // Who has ended has said before that it took one: it must not be read as the next
+        // one's word.
+        if rustix::io::read(&taken, &mut [0; 16]).is_ok_and(|length| length > 0) {
+            waiting = None;
         }
         let is_ordered = waiting.is_none() && at_orders.contains(PollFlags::IN);
         // The next one is forked when an order has been carried out, so that it takes no
