@@ -12,7 +12,7 @@ fuzz_target!(|input: (&str, &str, &str, u16)| {
     assert_eq!(Rule::parse(&rule.to_string(), Action::Allow).as_ref(), Ok(&rule));
     let is_port = rule.has_port(port);
     let has_path = rule.path.is_some();
-    let policy = Policy::new(vec![Layer { rules: vec![rule] }]);
+    let policy = Policy::new(vec![Layer::new(vec![rule])]);
     let Ok(name) = host.parse::<Name>() else { return };
     let asked = Request { method: "GET", path };
     let verdict = policy.request(Host::Name(&name), port, true, asked);

@@ -1,8 +1,8 @@
 //! What comes of the rules for one name, connection, request or address.
 
 use super::path::{PathError, plain};
-use super::rule::{Action, Protocol, Rule, Target};
-use crate::address::{Reach, reach};
+use super::rule::{Action, Method, Protocol, Rule, Target};
+use crate::address::{Reach, embedded, reach};
 use crate::name::Name;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -17,8 +17,8 @@ pub struct Policy {
 /// Rules of one origin. None means that nothing may be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layer {
-    /// In any order.
-    pub rules: Vec<Rule>,
+    /// With the places that they were given at, the one that decides first.
+    rules: Vec<(usize, Rule)>,
 }
 
 /// Whom a program inside asks for.
@@ -167,8 +167,8 @@ impl Policy {
             return Connection::Refuse(refusal);
         }
         let passes = |layer: &Layer| {
-            let decided = layer.fitting(host, Seen::Port(port));
-            decided.first().is_some_and(|(_, rule)| rule.protocol == Protocol::Tcp)
+            let decides = layer.decides(host, Seen::Port(port));
+            decides.is_some_and(|(_, rule)| rule.protocol == Protocol::Tcp)
         };
         if self.layers.iter().all(passes) {
             return Connection::Pass(self.verdict(host, Seen::Port(port)));
@@ -193,7 +193,7 @@ impl Policy {
         request: Request<'_>,
     ) -> Verdict {
         let judges_paths = |layer: &Layer| {
-            layer.fitting(host, Seen::Port(port)).iter().any(|(_, rule)| rule.path.is_some())
+            layer.fitting(host, Seen::Port(port)).any(|(_, rule)| rule.path.is_some())
         };
         let path = match plain(request.path) {
             Ok(path) => path,
@@ -217,18 +217,12 @@ impl Policy {
     /// Why not.
     pub fn dial(&self, address: IpAddr, port: u16) -> Result<(), Refusal> {
         let host = Host::Address(address);
-        for (number, layer) in self.layers.iter().enumerate() {
-            let decided = layer.fitting(host, Seen::Port(port));
-            if let Some((place, rule)) = decided.first()
-                && rule.action == Action::Deny
-            {
-                return Err(Refusal { reason: Reason::Denied, rule: Some((number, *place)) });
-            }
+        if let Some(refusal) = self.denial(host, Seen::Port(port)) {
+            return Err(refusal);
         }
         let reach = reach(address);
         let grants = |layer: &Layer| {
-            let decided = layer.fitting(host, Seen::Port(port));
-            decided.first().is_some_and(|(_, rule)| {
+            layer.decides(host, Seen::Port(port)).is_some_and(|(_, rule)| {
                 rule.action == Action::Allow && (reach != Reach::Metadata || is_one(&rule.target))
             })
         };
@@ -249,8 +243,8 @@ impl Policy {
             let fitting = layer.fitting(host, Seen::Port(port));
             // A refusal of everything hides what is less precise.
             let is_wall = |rule: &Rule| rule.action == Action::Deny && is_about_all(rule);
-            let open = fitting.iter().take_while(|(_, rule)| !is_wall(rule));
-            open.into_iter().any(|(_, rule)| rule.action != Action::Deny)
+            let mut open = fitting.take_while(|(_, rule)| !is_wall(rule));
+            open.any(|(_, rule)| rule.action != Action::Deny)
         };
         match !self.layers.is_empty() && self.layers.iter().all(is_way) {
             true => Ok(()),
@@ -262,7 +256,7 @@ impl Policy {
     fn verdict(&self, host: Host<'_>, seen: Seen<'_>) -> Verdict {
         let mut strictest: Option<Verdict> = None;
         for (number, layer) in self.layers.iter().enumerate() {
-            let Some((place, rule)) = layer.fitting(host, seen).first().copied() else {
+            let Some((place, rule)) = layer.decides(host, seen) else {
                 let Refusal { reason, rule } = self.refusal(host, seen);
                 return Verdict::deny(reason, rule);
             };
@@ -273,18 +267,23 @@ impl Policy {
         strictest.unwrap_or_else(|| Verdict::deny(Reason::NotAllowed, None))
     }
 
+    /// The refusal of the first layer that refuses.
+    fn denial(&self, host: Host<'_>, seen: Seen<'_>) -> Option<Refusal> {
+        self.layers.iter().enumerate().find_map(|(number, layer)| {
+            let (place, rule) = layer.decides(host, seen)?;
+            let denied = || Refusal { reason: Reason::Denied, rule: Some((number, place)) };
+            (rule.action == Action::Deny).then(denied)
+        })
+    }
+
     /// Why there is no way: the rule that says so, or what nearly fits.
     fn refusal(&self, host: Host<'_>, seen: Seen<'_>) -> Refusal {
-        for (number, layer) in self.layers.iter().enumerate() {
-            if let Some((place, rule)) = layer.fitting(host, seen).first()
-                && rule.action == Action::Deny
-            {
-                return Refusal { reason: Reason::Denied, rule: Some((number, *place)) };
-            }
+        if let Some(refusal) = self.denial(host, seen) {
+            return refusal;
         }
         let allows = |seen| {
             let has = |layer: &Layer| {
-                layer.fitting(host, seen).iter().any(|(_, rule)| rule.action != Action::Deny)
+                layer.fitting(host, seen).any(|(_, rule)| rule.action != Action::Deny)
             };
             self.layers.iter().all(has)
         };
@@ -308,19 +307,28 @@ impl Policy {
 }
 
 impl Layer {
+    /// Rules, in any order.
+    #[must_use]
+    pub fn new(rules: Vec<Rule>) -> Self {
+        let mut rules: Vec<_> = rules.into_iter().enumerate().collect();
+        rules.sort_by_key(|(_, rule)| Reverse((rule.precision(), rule.action)));
+        Self { rules }
+    }
+
     /// The rules that fit what is seen, with their places, the one that decides first.
-    fn fitting(&self, host: Host<'_>, seen: Seen<'_>) -> Vec<(usize, &Rule)> {
-        let rules = self.rules.iter().enumerate();
-        let mut fitting: Vec<_> = rules.filter(|(_, rule)| fits(rule, host, seen)).collect();
-        fitting.sort_by_key(|(_, rule)| Reverse((rule.precision(), rule.action)));
-        fitting
+    fn fitting(&self, host: Host<'_>, seen: Seen<'_>) -> impl Iterator<Item = (usize, &Rule)> {
+        let rules = self.rules.iter().map(|(place, rule)| (*place, rule));
+        rules.filter(move |(_, rule)| fits(rule, host, seen))
+    }
+
+    /// The rule that decides.
+    fn decides(&self, host: Host<'_>, seen: Seen<'_>) -> Option<(usize, &Rule)> {
+        self.fitting(host, seen).next()
     }
 
     /// Whether a request may have to be seen to know what decides.
     fn needs_http(&self, host: Host<'_>, port: u16) -> bool {
-        self.fitting(host, Seen::Wire { port, is_tls: true })
-            .iter()
-            .any(|(_, rule)| rule.needs_http())
+        self.fitting(host, Seen::Wire { port, is_tls: true }).any(|(_, rule)| rule.needs_http())
     }
 }
 
@@ -346,7 +354,15 @@ fn fits(rule: &Rule, host: Host<'_>, seen: Seen<'_>) -> bool {
         (Target::Name(own), Host::Name(name)) => own == name,
         (Target::Below(parent), Host::Name(name)) => name.is_below(parent),
         (Target::EveryName, Host::Name(_)) => true,
-        (Target::Network(network), Host::Address(address)) => network.contains(&address),
+        (Target::Network(network), Host::Address(address)) => {
+            // A refusal holds in every spelling of an address, a permission in its own.
+            let inner = match address {
+                IpAddr::V6(address) if rule.action == Action::Deny => embedded(address),
+                IpAddr::V4(_) | IpAddr::V6(_) => None,
+            };
+            network.contains(&address)
+                || inner.is_some_and(|inner| network.contains(&IpAddr::V4(inner)))
+        }
         (Target::Network(_), Host::Name(_))
         | (Target::Name(_) | Target::Below(_) | Target::EveryName, Host::Address(_)) => false,
     };
@@ -363,8 +379,12 @@ fn fits(rule: &Rule, host: Host<'_>, seen: Seen<'_>) -> bool {
     };
     let is_request = match seen {
         Seen::Request { method, path, .. } => {
-            let has_method =
-                rule.methods.is_empty() || rule.methods.iter().any(|own| own.as_str() == method);
+            // Some servers do not mind the case of a method, which is no way past a refusal.
+            let is_own = |own: &Method| match rule.action {
+                Action::Deny => own.as_str().eq_ignore_ascii_case(method),
+                Action::Allow | Action::Ask => own.as_str() == method,
+            };
+            let has_method = rule.methods.is_empty() || rule.methods.iter().any(is_own);
             has_method && rule.path.as_ref().is_none_or(|pattern| pattern.fits(path))
         }
         Seen::Host | Seen::Port(_) | Seen::Wire { .. } => true,

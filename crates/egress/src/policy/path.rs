@@ -138,7 +138,6 @@ impl FromStr for PathPattern {
 
     fn from_str(text: &str) -> Result<Self, PathError> {
         let (front, has_all_below) = match text.strip_suffix("/**") {
-            Some("") => ("", true),
             Some(front) => (front, true),
             None => (text, false),
         };

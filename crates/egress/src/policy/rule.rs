@@ -207,7 +207,13 @@ impl Rule {
     /// Whether it is about this port.
     #[must_use]
     pub fn has_port(&self, port: u16) -> bool {
-        self.ports().contains(&port)
+        match (&self.ports, self.protocol) {
+            (Ports::These(ports), _) => ports.contains(&port),
+            (Ports::Usual, Protocol::Web) => port == 80 || port == 443,
+            (Ports::Usual, Protocol::Https) => port == 443,
+            (Ports::Usual, Protocol::Http) => port == 80,
+            (Ports::Usual, Protocol::Tcp) => false,
+        }
     }
 
     /// How much it says, to be compared with rules that fit the same.

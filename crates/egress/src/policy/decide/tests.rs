@@ -13,7 +13,7 @@ fn layer(lines: &[&str]) -> Layer {
         };
         Rule::parse(&line[1..], action).unwrap_or_else(|error| panic!("{line}: {error}"))
     };
-    Layer { rules: lines.iter().map(rule).collect() }
+    Layer::new(lines.iter().map(rule).collect())
 }
 
 fn policy(lines: &[&str]) -> Policy {
@@ -108,6 +108,7 @@ fn requests_are_judged_by_method_and_path() {
         ("POST", "/anything", Deny),
         ("POST", "/repos/mine/x", Allow),
         ("DELETE", "/repos/mine/x", Deny),
+        ("delete", "/repos/mine/x", Deny),
         ("DELETE", "/repos/%6dine/x", Deny),
         ("POST", "/repos/other/issues", Ask),
         ("post", "/repos/other/issues", Deny),
@@ -175,6 +176,12 @@ fn addresses_need_rules_of_their_own() {
         let refused = matches!(policy.connection(host, port), Connection::Refuse(_));
         assert_eq!(refused, !opens, "{address}");
     }
+    let all_but = super::tests::policy(&["+[::/0]", "-10.0.0.0/8"]);
+    for (address, opens) in [("2606:4700::1111", true), ("::ffff:10.1.1.1", false)] {
+        let host = Host::Address(address.parse().unwrap());
+        let refused = matches!(all_but.connection(host, 443), Connection::Refuse(_));
+        assert_eq!(refused, !opens, "{address}");
+    }
     let literal = Host::Address("1.1.1.1".parse().unwrap());
     let Connection::Refuse(refusal) = policy.connection(literal, 443) else { panic!() };
     assert_eq!(refusal.reason, Reason::Literal);
@@ -188,6 +195,8 @@ fn names_lead_inside_only_where_the_first_layer_says_so() {
         ("8.8.8.8", "ok"),
         ("2606:4700::1111", "ok"),
         ("203.0.114.7", "denied"),
+        ("::ffff:203.0.114.7", "denied"),
+        ("64:ff9b::cb00:7207", "denied"),
         ("10.0.0.1", "inside-address"),
         ("127.0.0.1", "inside-address"),
         ("::ffff:127.0.0.1", "inside-address"),
