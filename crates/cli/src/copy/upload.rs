@@ -5,6 +5,7 @@ use super::place::{Local, Remote};
 use super::progress::{Count, shown};
 use crate::error::CliError;
 use crate::remote;
+use crate::remote::pieces::{PIECE_BYTES, Pieces};
 use atoll_api::error::ErrorCode;
 use atoll_api::files::{FileKind, FileStat, Mode, SetMode};
 use atoll_api::octets::Octets;
@@ -19,9 +20,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
-
-/// Bytes that are sent at once.
-const PIECE_BYTES: usize = 64 * 1024;
 
 /// The mode of a file that comes from a stream.
 const USUAL_MODE: u32 = 0o644;
@@ -186,13 +184,12 @@ async fn send_archive(
                 let path = atoll_store::escape::escape(&path);
                 CliError::new(format!("cannot read {path}")).because(error)
             })?;
-            let mut sender = Sender { pieces, buffer: Vec::new(), count: count.clone() };
+            let mut sender = Counted { pieces: Pieces::new(pieces), count: count.clone() };
             std::thread::spawn(move || {
                 let mut left = Vec::new();
                 let packed = pack_from(directory, &mut sender, |path| left.push(path.to_owned()));
                 if let Err(error) = packed {
-                    // It must not look whole.
-                    sender.pieces.blocking_send(Err(error)).ok();
+                    sender.pieces.break_off(error);
                 }
                 tell.send(left).ok();
             });
@@ -224,29 +221,20 @@ pub(super) fn open_directory(path: &Path, link: LastLink) -> io::Result<OwnedFd>
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
 
-/// Sends what is written, in pieces.
-struct Sender {
-    pieces: mpsc::Sender<io::Result<Bytes>>,
-    buffer: Vec<u8>,
+/// Counts what is sent.
+struct Counted {
+    pieces: Pieces,
     count: Arc<Count>,
 }
 
-impl Write for Sender {
+impl Write for Counted {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= PIECE_BYTES {
-            self.flush()?;
-        }
-        Ok(bytes.len())
+        let length = self.pieces.write(bytes)?;
+        self.count.add(length);
+        Ok(length)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        self.count.add(self.buffer.len());
-        let piece = Bytes::from(std::mem::take(&mut self.buffer));
-        let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
-        self.pieces.blocking_send(Ok(piece)).map_err(gone)
+        self.pieces.flush()
     }
 }

@@ -30,11 +30,17 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// What the rules hide in the project. Nothing may start while this is not known.
+    /// What the rules hide in the project where it is shown. Nothing may start while this is
+    /// not known.
     pub(crate) fn scan_hidden(&self) -> Result<(IgnoreSet, Vec<Hidden>), ScanError> {
         if self.merged.policy.workspace.mode.value == WorkspaceMode::None {
             return Ok(Default::default());
         }
+        self.scan()
+    }
+
+    /// What the rules hide in the project, whether it is shown or not.
+    pub(crate) fn scan(&self) -> Result<(IgnoreSet, Vec<Hidden>), ScanError> {
         ignore::scan(self.project.fd.as_fd(), &self.merged.policy.files, ScanLimits::default())
     }
 }

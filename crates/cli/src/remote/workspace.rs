@@ -2,16 +2,13 @@
 
 use crate::error::CliError;
 use crate::policy::{PolicyFlags, load};
+use crate::remote::pieces::Pieces;
 use atoll_api::sandbox::{Workspace, WorkspaceGit};
 use atoll_client::Upload;
 use atoll_store::pack::{LeftOut, PackError, pack};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
-use tokio::sync::mpsc::Sender;
-
-/// How much is sent at once, in bytes.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// What `--workspace` names.
 #[derive(Debug)]
@@ -67,18 +64,17 @@ impl Packing {
         let mut flags = PolicyFlags::default();
         flags.project = Some(directory.to_owned());
         let loaded = load(&flags)?;
-        let (hidden, _) = loaded.scan_hidden()?;
+        // A mode that shows no project says nothing of one that is sent.
+        let (hidden, _) = loaded.scan()?;
         let root = loaded.project.root.clone();
         let (sender, upload) = Upload::pieces(None);
         let packer = thread::spawn(move || {
-            let mut pieces = Pieces { sender, buffer: Vec::with_capacity(PIECE_BYTES) };
+            let mut pieces = Pieces::new(sender);
             let is_hidden = |path: &Path, is_dir| hidden.is_hidden(path, is_dir).is_some();
             let packed = pack(&root, &is_hidden, &mut pieces)
                 .and_then(|left_out| pieces.flush().map_err(PackError::Write).map(|()| left_out));
             if packed.is_err() {
-                let broken = io::Error::other("the directory could not be packed");
-                // Nobody may wait for it any more.
-                pieces.sender.blocking_send(Err(broken)).unwrap_or_default();
+                pieces.break_off(io::Error::other("the directory could not be packed"));
             }
             packed
         });
@@ -89,30 +85,6 @@ impl Packing {
     pub(crate) fn split(self) -> (Upload, impl FnOnce() -> Result<LeftOut, PackError>) {
         let packer = self.packer;
         (self.upload, move || packer.join().expect("it does not panic"))
-    }
-}
-
-/// Sends what is written, piece by piece.
-struct Pieces {
-    sender: Sender<io::Result<bytes::Bytes>>,
-    buffer: Vec<u8>,
-}
-
-impl Write for Pieces {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= PIECE_BYTES {
-            self.flush()?;
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
-        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(PIECE_BYTES));
-        self.sender.blocking_send(Ok(piece.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 

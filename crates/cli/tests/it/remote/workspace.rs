@@ -22,6 +22,18 @@ fn a_directory_comes_along_without_what_it_hides() {
             run("cd workspace && sh src/main.sh; ls -A"),
             "hello\n.atollignore\nsrc\nword\n"
         );
+        // Also where a policy shows no project to what runs here.
+        project.write("atoll.toml", "[workspace]\nmode = \"none\"\n");
+        objects(project, &["create", "other", "--workspace", ".", "--json"]);
+        let listing = serde_json::json!({ "shell": "ls -A workspace" });
+        let path = "/v1/sandboxes/other/execs?wait_ms=20000";
+        let listed = served.ask("POST", path, Some(&listing)).body;
+        assert_eq!(
+            listed["stdout"]["head"]["text"], ".atollignore\natoll.toml\nsrc\nword\n",
+            "{listed}"
+        );
+        said(project, &["delete", "other"]);
+        std::fs::remove_file(project.root().join("atoll.toml")).unwrap();
         // What is written there stays there.
         run("echo changed > workspace/word");
         assert_eq!(project.read("word"), "hello");
