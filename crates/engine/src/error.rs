@@ -10,6 +10,8 @@ use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
 use atoll_api::ports::EXPOSURES_COUNT_MAX;
 use atoll_api::sandbox::{InvalidRequest, State, Tier};
+use std::error::Error;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +19,18 @@ use std::time::Duration;
 const CAPACITY_RETRY_MS: u64 = 1000;
 /// When to ask again where a sandbox has too much to do, in milliseconds.
 const BUSY_RETRY_MS: u64 = 100;
+
+/// An error and what caused it, as one line.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        // Writing to a string cannot fail.
+        write!(text, ": {error}").unwrap_or_default();
+        source = error.source();
+    }
+    text
+}
 
 /// Why the engine could not be started.
 #[derive(Debug, thiserror::Error)]

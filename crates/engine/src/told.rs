@@ -1,10 +1,10 @@
 //! What the log is told: every change of a sandbox, with its cause, and what the host or a
 //! guest did not do. Never an environment, a token, or what a command printed.
 
+use crate::error::chain;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{EventKind, State};
 use std::error::Error;
-use std::fmt::Write as _;
 
 /// Tells that something happened to a sandbox.
 pub(crate) fn happened(id: SandboxId, state: State, what: &EventKind) {
@@ -44,18 +44,6 @@ fn words(what: &EventKind) -> (&'static str, Option<&str>) {
         EventKind::NotRemoved { cause } => ("not_removed", Some(cause)),
         EventKind::Adopted => ("adopted", None),
     }
-}
-
-/// An error and what caused it, as one line.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        // Writing to a string cannot fail.
-        write!(text, ": {error}").unwrap_or_default();
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

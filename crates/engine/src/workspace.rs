@@ -65,6 +65,14 @@ impl Workspace {
         Ok(Some(Self { path: place, source }))
     }
 
+    /// The archive that it would be made of, unread.
+    pub(crate) fn into_archive(self) -> Option<Archive> {
+        match self.source {
+            Source::Archive(archive) => Some(archive),
+            Source::Git(_) => None,
+        }
+    }
+
     /// Makes it in a sandbox that runs.
     ///
     /// # Errors

@@ -6,13 +6,12 @@
 use atoll_api::error::{ApiError, ErrorBody, ErrorCode, ErrorDetails, Retry, TookEffect};
 use atoll_api::key::Scope;
 use atoll_api::sandbox::InvalidRequest;
-use atoll_engine::error::{CreateError, OperationError, invalid, of_records};
+use atoll_engine::error::{CreateError, OperationError, chain, invalid, of_records};
 use atoll_engine::inside::InsideError;
 use atoll_engine::records::RecordsError;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::error::Error;
-use std::fmt::Write as _;
 
 /// The status of every answer that is an error.
 pub fn status(code: ErrorCode) -> StatusCode {
@@ -103,18 +102,6 @@ impl Failure {
     fn of(error: ApiError, cause: &dyn Error) -> Self {
         Self { error: Box::new(error), cause: cause.source().map(chain) }
     }
-}
-
-/// An error and what caused it, as one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        // Writing to a string cannot fail.
-        write!(text, ": {error}").unwrap_or_default();
-        source = error.source();
-    }
-    text
 }
 
 impl From<CreateError> for Failure {

@@ -144,7 +144,11 @@ impl Engine {
                 self.spawn(owner.run(Begin::Create { progress, outcome, workspace }));
                 Ok(Admission::Made(handle, waiter))
             }
-            Err(Refusal::NameTaken(holder)) => Ok(Admission::Taken(holder)),
+            Err(Refusal::NameTaken(holder)) => {
+                // It may be asked for again, when that one is given up.
+                beside.archive = workspace.and_then(Workspace::into_archive);
+                Ok(Admission::Taken(holder))
+            }
             Err(Refusal::Closing) => Err(CreateError::ShuttingDown),
             Err(Refusal::Full) => {
                 Err(CreateError::Capacity { sandboxes_max: self.shared.config.sandboxes_max })

@@ -118,7 +118,9 @@ impl Owner {
         // Each says by itself when it is late, unless its guest says nothing at all.
         let time = self.shared.config.create_timeout + Duration::from_millis(longest_ms);
         let (what, limit) = ("starting its services", "create_timeout_ms");
-        self.while_wanted(settled, Late { what, limit, time }).await
+        let late = Late { what, limit, time };
+        // Who wants it ended finds it running, and ends it.
+        self.while_wanted(settled, late).await.map(drop).map_err(CreationFailure::TimedOut)
     }
 
     /// Makes the workspace of a sandbox that is being made.
@@ -129,7 +131,9 @@ impl Owner {
         let inside = self.inside().ok_or(CreationFailure::Cancelled)?;
         let time = self.shared.config.workspace_timeout;
         let late = Late { what: "its workspace", limit: "workspace_timeout_ms", time };
-        self.while_wanted(workspace.make(inside), late).await
+        let made = self.while_wanted(workspace.make(inside), late).await;
+        // Half a workspace is none.
+        made.map_err(CreationFailure::TimedOut)?.ok_or(CreationFailure::Cancelled)
     }
 
     pub(super) fn restart_service(&self, name: String) -> Result<(), OperationError> {
@@ -175,13 +179,13 @@ impl Owner {
         }
     }
 
-    /// The same for a limited time, and unless somebody wants the sandbox ended, or its
-    /// creation is given up.
+    /// The same for a limited time; nothing if somebody wants the sandbox ended meanwhile, or
+    /// its creation is given up.
     async fn while_wanted<T>(
         &mut self,
         work: impl Future<Output = T>,
         late: Late,
-    ) -> Result<T, CreationFailure> {
+    ) -> Result<Option<T>, Late> {
         let clock = self.shared.clock.clone();
         let mut time_over = clock.wait_until(clock.now().after(late.time));
         let progress = self.progress.clone();
@@ -194,15 +198,15 @@ impl Owner {
         let (mut work, mut given_up) = (pin!(work), pin!(given_up));
         while !self.deferred.iter().any(super::Command::is_forceful) {
             tokio::select! {
-                done = &mut work => return Ok(done),
+                done = &mut work => return Ok(Some(done)),
                 () = &mut given_up => break,
-                () = &mut time_over => return Err(CreationFailure::TimedOut(late)),
+                () = &mut time_over => return Err(late),
                 Some(command) = self.mailbox.recv(), if self.deferred.len() < MAILBOX => {
                     self.defer(command);
                 }
             }
         }
-        Err(CreationFailure::Cancelled)
+        Ok(None)
     }
 
     fn defer(&mut self, command: super::Command) {

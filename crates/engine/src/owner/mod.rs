@@ -18,7 +18,7 @@ pub(crate) use mailbox::{Command, Creation, CreationFailure, Handle, Late, Reply
 
 use crate::backend::{Alive, Progress};
 use crate::engine::Shared;
-use crate::error::OperationError;
+use crate::error::{OperationError, chain};
 use crate::exposure::Exposures;
 use crate::guest::Guest;
 use crate::lifecycle::{self, Activity, Decision, Facts};
@@ -327,7 +327,7 @@ impl Owner {
         let written = self.shared.records.apply(change, publish).await;
         if let Err(error) = &written {
             let id = self.record.id;
-            tracing::error!(sandbox = %id, cause = told::chain(error), "it could not be recorded");
+            tracing::error!(sandbox = %id, cause = chain(error), "it could not be recorded");
         }
         written
     }

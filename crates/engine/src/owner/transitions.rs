@@ -2,7 +2,7 @@
 
 use super::{Creation, CreationFailure, Late, Owner};
 use crate::backend::{Alive, BackendError, Progress};
-use crate::error::{OperationError, verb_word};
+use crate::error::{OperationError, chain, verb_word};
 use crate::records::{Fate, RecordsError};
 use crate::state::{self, Answer, Step, Verb};
 use crate::told;
@@ -302,7 +302,7 @@ impl Owner {
         }
         // A guest that does not tell runs nothing that counts.
         let running = self.running_execs().await.unwrap_or_else(|error| {
-            let cause = told::chain(&error);
+            let cause = chain(&error);
             tracing::warn!(sandbox = %self.record.id, cause, "its guest does not tell what runs");
             Vec::new()
         });

@@ -5,6 +5,7 @@ use super::host::{Looked, Places, call};
 use super::identity::{Ids, UID};
 use super::layers;
 use crate::backend::{BackendError, Spec};
+use crate::error::chain;
 use atoll_api::id::SandboxId;
 use atoll_jail::host::Account;
 use atoll_protocol::octets::Octets;
@@ -47,13 +48,7 @@ pub(super) fn image(name: &str, places: &Places) -> Result<Option<PathBuf>, Back
         if is_full(&error) {
             return BackendError::DiskFull { step: "while the image was unpacked" };
         }
-        let mut reason = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            reason += &format!(": {error}");
-            cause = error.source();
-        }
-        refused(reason)
+        refused(chain(&error))
     })
 }
 

@@ -288,3 +288,32 @@ fn services_hold_their_sandbox_for_a_while_only() {
         engine.shutdown().await;
     });
 }
+
+#[test]
+fn who_kills_a_sandbox_whose_services_are_not_ready_finds_it_stopped() {
+    also_as_ordinary("services::who_kills_a_sandbox_whose_services_are_not_ready_finds_it_stopped");
+    let machine = Machine::new();
+    live(async {
+        let engine = machine.start().await;
+        let mut late = service("late", "touch begun; exec sleep 1000");
+        late.ready = Some(Ready::Port(8123));
+        let mut creation = Box::pin(engine.create(with(vec![late])));
+        let begun = super::eventually("the service has begun", || {
+            let found = engine.find(&"web".parse().unwrap());
+            found.is_some_and(|web| {
+                machine.state().join(web.id.to_string()).join("home/begun").exists()
+            })
+        });
+        tokio::select! {
+            _ = &mut creation => panic!("it waits for its service"),
+            () = begun => {}
+        }
+        let id = engine.find(&"web".parse().unwrap()).unwrap().id;
+        let (made, killed) = tokio::join!(creation, engine.kill(id));
+        killed.unwrap();
+        made.unwrap();
+        assert_eq!(engine.get(id).unwrap().state, State::Stopped);
+        engine.delete(id).await.unwrap();
+        engine.shutdown().await;
+    });
+}

@@ -198,3 +198,41 @@ fn image_with_bundle(root: &Path) {
         .unwrap();
     assert!(made.status.success(), "{made:?}");
 }
+
+#[test]
+fn who_waited_for_a_creation_that_was_given_up_has_its_own_archive_still() {
+    also_as_ordinary(
+        "workspace::who_waited_for_a_creation_that_was_given_up_has_its_own_archive_still",
+    );
+    let machine = Machine::new();
+    live(async {
+        let engine = machine.start().await;
+        let endless = Cursor::new(packed()[..1000].to_vec()).chain(Then(|| Poll::Pending));
+        let mut first = Box::pin(engine.get_or_create_with(named("web"), beside(endless)));
+        let begun = eventually("the workspace is begun", || {
+            let found = engine.find(&"web".parse().unwrap());
+            found.is_some_and(|web| {
+                machine.state().join(web.id.to_string()).join("home/workspace").exists()
+            })
+        });
+        tokio::select! {
+            _ = &mut first => panic!("it waits for the rest"),
+            () = begun => {}
+        }
+        let own = beside(Cursor::new(packed()));
+        let mut second = Box::pin(engine.get_or_create_with(named("web"), own));
+        // It waits with the first one, as long as that one is there.
+        tokio::select! {
+            biased;
+            _ = &mut second => panic!("the name is taken by one that is not whole"),
+            () = std::future::ready(()) => {}
+        }
+        engine.delete(engine.find(&"web".parse().unwrap()).unwrap().id).await.unwrap();
+        drop(first);
+        let got = second.await.unwrap();
+        assert!(got.is_new);
+        assert_eq!(machine.guest(got.sandbox.id).sh("cat workspace/src/state").text(), "begun");
+        engine.delete(got.sandbox.id).await.unwrap();
+        engine.shutdown().await;
+    });
+}

@@ -1,13 +1,14 @@
 //! A guest that says what a test has it say, whatever it is asked.
 
 use atoll_engine::guest::{Followed, Guest, GuestError, Output, Settings};
-use atoll_protocol::exec::{Ended, Follow, Outcome, Printed, Start, Status};
-use atoll_protocol::files::{self, Stat};
+use atoll_protocol::exec::{Ended, Follow, Outcome, Printed, Start};
+use atoll_protocol::files::Stat;
 use atoll_protocol::frame::{self, Decoder, Kind};
 use atoll_protocol::hello::Hello;
 use atoll_protocol::octets::Octets;
 use atoll_protocol::problem::{Code, Problem};
 use atoll_protocol::request::{Event, Reply};
+pub(super) use atoll_testkit::liar::status;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -185,40 +186,13 @@ pub(super) fn path(text: &str) -> Octets {
     Octets::try_from(text).unwrap()
 }
 
-pub(super) fn status(id: &str) -> Status {
-    Status {
-        id: id.to_owned(),
-        pid: 7,
-        arguments: vec![path("true")],
-        name: None,
-        session: None,
-        keep_bytes: atoll_protocol::exec::KEEP_BYTES_DEFAULT,
-        age_ms: 0,
-        stdout: Printed::default(),
-        stderr: Printed::default(),
-        fed_bytes: 0,
-        terminal: None,
-        ended: None,
-    }
-}
-
 /// A greeting, and word that the exec `one` runs.
 pub(super) fn started() -> Vec<u8> {
     reply(&Reply::Started { is_new: true, status: status("one") })
 }
 
 pub(super) fn stat(name: &str, bytes: u64) -> Stat {
-    Stat {
-        path: path(name),
-        kind: files::Kind::File,
-        bytes,
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-        modified_us: 0,
-        target: None,
-        unread: None,
-    }
+    Stat { bytes, ..atoll_testkit::liar::stat(&path(name)) }
 }
 
 // Questions.
