@@ -1,4 +1,4 @@
-//! Layers, images and the changes of a review workspace.
+//! Layers, images, the changes of a review workspace, and secrets.
 
 pub mod apply;
 pub mod changes;
@@ -7,6 +7,7 @@ pub mod image;
 pub mod node;
 pub mod pack;
 pub mod risk;
+pub mod secret;
 pub mod session;
 pub mod view;
 

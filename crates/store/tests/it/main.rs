@@ -8,5 +8,6 @@ mod hostile;
 mod image;
 mod kill;
 mod links;
+mod secret;
 mod session;
 mod support;
