@@ -7,6 +7,7 @@
 //! runs inside before that.
 
 use crate::spec::{Ids, User};
+use atoll_sys::capture::Listeners;
 use atoll_sys::clone::{self, Fork};
 use atoll_sys::netns::{NetError, Preparing};
 use atoll_sys::processor::{self, Affinity};
@@ -70,6 +71,8 @@ pub struct Launched {
     pub pid: i32,
     pub pidfd: OwnedFd,
     pub control: OwnedFd,
+    /// Where all that would leave its network arrives, if that is captured.
+    pub listeners: Option<Listeners>,
 }
 
 /// The length of "go"; a handed tree is a message of length 1.
@@ -110,8 +113,8 @@ pub fn enter(mut network: Preparing, cgroup: Option<BorrowedFd<'_>>) -> Result<S
             processor::keep_off(processor, Pid::from_raw(pid));
             drop(theirs);
             // Else the child learns that nobody is there.
-            network.finish().map_err(failed)?;
-            Ok(Side::Outside(Launched { pid, pidfd, control: ours }))
+            let listeners = network.listeners().map_err(failed)?;
+            Ok(Side::Outside(Launched { pid, pidfd, control: ours, listeners }))
         }
     }
 }

@@ -7,6 +7,7 @@ use atoll_guest::workload::now_us;
 use atoll_jail::confine::{Filters, Listening};
 use atoll_jail::enter::{self, EnterError, Launched, Side};
 use atoll_jail::{overlay, spec};
+use atoll_sys::capture::Capture;
 use atoll_sys::netns;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -60,7 +61,7 @@ fn start(
     has_begun: impl FnOnce(),
 ) -> Result<(Answer, Launched), Failed> {
     // It takes the kernel as long as everything else, so it begins first.
-    let network = netns::prepare().map_err(|error| Failed::io("netns", &error))?;
+    let network = netns::prepare(Capture::None).map_err(|error| Failed::io("netns", &error))?;
     // Before anything of the host is looked at, which may take as long as it likes.
     has_begun();
     let is_root = rustix::process::geteuid().is_root();

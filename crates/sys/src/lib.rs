@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "this crate exists to hold the unsafe calls")]
 
 pub mod caps;
+pub mod capture;
 pub mod clone;
 pub mod exec;
 pub mod fd;
@@ -17,6 +18,7 @@ pub mod probe;
 pub mod process;
 pub mod processor;
 pub mod procmem;
+mod raw;
 pub mod scm;
 pub mod seccomp;
 pub mod signals;

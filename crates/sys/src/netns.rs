@@ -5,16 +5,18 @@
 //! makes it on another processor; the caller enters it when it gets that far.
 //! Where the caller is not root, the child first makes a user namespace to own
 //! it, so the network belongs to nobody inside the sandbox's own user namespace,
-//! which is a child of that one.
+//! which is a child of that one. The child also has it [captured](capture), if that is wanted.
 
+use crate::capture::{self, Capture, Listeners, PORTS_MAX, Ports, Step};
 use crate::processor;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Pid, Signal};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, futex, move_into_link_name_space};
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, Ordering};
 
 const STACK_BYTES: usize = 32 * 1024;
 
@@ -33,18 +35,32 @@ struct Shared {
     step: AtomicI32,
     /// How far the child is: [`MAKING`], [`MADE`], or 0, which the kernel writes at its end.
     progress: AtomicU32,
-    /// Its loopback interface is up.
-    is_up: AtomicBool,
+    /// All that was wanted is there: its loopback interface is up, and it is captured.
+    is_whole: AtomicBool,
+    /// The caller's process, and the child's end of a socket for what it makes; -1 if there
+    /// is none.
+    caller: i32,
+    socket: i32,
+    /// What is to become of it: [`UNDECIDED`], or one of those below that.
+    wanted: AtomicU32,
+    ports: [AtomicU16; PORTS_MAX],
 }
 
 const MAKING: u32 = 2;
 const MADE: u32 = 1;
+
+const UNDECIDED: u32 = 0;
+const NOTHING: u32 = 1;
+const ALL: u32 = 2;
+const PORTS: u32 = 3;
 
 /// A network namespace that is being made.
 #[derive(Debug)]
 pub struct Preparing {
     pid: i32,
     shared: Box<Shared>,
+    /// Ours and the child's end of the socket that listeners come over.
+    sockets: Option<(OwnedFd, OwnedFd)>,
     _stack: Vec<u128>,
 }
 
@@ -55,16 +71,38 @@ pub struct NetError {
     pub source: io::Error,
 }
 
-const STEPS: [&str; 6] = ["unshare", "setgroups", "uid_map", "gid_map", "lo", "ns"];
+const STEPS: [&str; 9] =
+    ["unshare", "setgroups", "uid_map", "gid_map", "lo", "ns", "route", "nft", "listen"];
 
-/// Starts making a network namespace, and raising its loopback interface.
+/// Starts making a network namespace, raising its loopback interface, and capturing it.
 ///
 /// Source: clone(2), network_namespaces(7), user_namespaces(7).
 ///
 /// # Errors
 ///
-/// `EAGAIN` over a process limit, `ENOMEM`.
-pub fn prepare() -> io::Result<Preparing> {
+/// `EAGAIN` over a process limit, `ENOMEM`, `EMFILE`.
+pub fn prepare(capture: Capture) -> io::Result<Preparing> {
+    begin(Some(capture))
+}
+
+/// The same for a caller who will [decide](Preparing::decide) whether it is captured. Until
+/// then it can be entered, but is not finished.
+///
+/// # Errors
+///
+/// As [`prepare`].
+pub fn prepare_undecided() -> io::Result<Preparing> {
+    begin(None)
+}
+
+fn begin(capture: Option<Capture>) -> io::Result<Preparing> {
+    let sockets = match capture {
+        Some(Capture::None) => None,
+        Some(Capture::All(_) | Capture::Ports(_)) | None => {
+            let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+            Some(rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?)
+        }
+    };
     let shared = Box::new(Shared {
         cpu: processor::current(),
         is_root: rustix::process::geteuid().is_root(),
@@ -75,8 +113,15 @@ pub fn prepare() -> io::Result<Preparing> {
         errno: AtomicI32::new(0),
         step: AtomicI32::new(0),
         progress: AtomicU32::new(MAKING),
-        is_up: AtomicBool::new(false),
+        is_whole: AtomicBool::new(false),
+        caller: rustix::process::getpid().as_raw_pid(),
+        socket: sockets.as_ref().map_or(-1, |(_, theirs)| theirs.as_raw_fd()),
+        wanted: AtomicU32::new(UNDECIDED),
+        ports: [const { AtomicU16::new(0) }; PORTS_MAX],
     });
+    if let Some(capture) = capture {
+        shared.want(capture);
+    }
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
     let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
     let flags = libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
@@ -101,7 +146,7 @@ pub fn prepare() -> io::Result<Preparing> {
         return Err(io::Error::last_os_error());
     }
     processor::keep_off(shared.cpu, Pid::from_raw(pid));
-    Ok(Preparing { pid, shared, _stack: stack })
+    Ok(Preparing { pid, shared, sockets, _stack: stack })
 }
 
 extern "C" fn run(argument: *mut libc::c_void) -> libc::c_int {
@@ -122,12 +167,67 @@ extern "C" fn run(argument: *mut libc::c_void) -> libc::c_int {
     shared.progress.store(MADE, Ordering::Release);
     futex::wake(&shared.progress, futex::Flags::empty(), 1).ok();
     if made.is_ok() {
-        match crate::loopback::up_raw() {
-            Ok(()) => shared.is_up.store(true, Ordering::Release),
-            Err(errno) => failed((4, errno)),
+        match complete(shared) {
+            Ok(()) => shared.is_whole.store(true, Ordering::Release),
+            Err(error) => failed(error),
         }
     }
     0
+}
+
+/// Raises loopback and captures the network, as far as that is wanted.
+fn complete(shared: &Shared) -> Result<(), (i32, Errno)> {
+    let wanted = shared.wanted.load(Ordering::Acquire);
+    if matches!(wanted, UNDECIDED | NOTHING) {
+        crate::loopback::up_raw().map_err(|errno| (4, errno))?;
+    }
+    if wanted == UNDECIDED {
+        // The kernel ends us with a caller who never says what it wants.
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+            .map_err(|errno| (4, errno))?;
+        let parent = rustix::process::getppid().map_or(0, Pid::as_raw_pid);
+        while parent == shared.caller && shared.wanted.load(Ordering::Acquire) == UNDECIDED {
+            futex::wait(&shared.wanted, futex::Flags::empty(), UNDECIDED, None).ok();
+        }
+    }
+    if shared.socket < 0 {
+        return Ok(());
+    }
+    // SAFETY: our table is a copy of the caller's, which has this descriptor as long as we
+    // live; nobody closes it here.
+    let socket = unsafe { BorrowedFd::borrow_raw(shared.socket) };
+    capture::set_up(shared.capture(), socket).map_err(|(step, errno)| match step {
+        Step::Route => (6, errno),
+        Step::Rules => (7, errno),
+        Step::Sockets => (8, errno),
+    })
+}
+
+impl Shared {
+    fn want(&self, capture: Capture) {
+        let (wanted, ports) = match capture {
+            Capture::None => (NOTHING, Ports::default()),
+            Capture::All(ports) => (ALL, ports),
+            Capture::Ports(ports) => (PORTS, ports),
+        };
+        for (to, from) in self.ports.iter().zip(ports.0) {
+            to.store(from, Ordering::Relaxed);
+        }
+        self.wanted.store(wanted, Ordering::Release);
+    }
+
+    fn capture(&self) -> Capture {
+        let wanted = self.wanted.load(Ordering::Acquire);
+        let mut ports = Ports::default();
+        for (to, from) in ports.0.iter_mut().zip(&self.ports) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        match wanted {
+            ALL => Capture::All(ports),
+            PORTS => Capture::Ports(ports),
+            _ => Capture::None,
+        }
+    }
 }
 
 fn make(shared: &Shared) -> Result<(), (i32, Errno)> {
@@ -153,7 +253,8 @@ fn open(path: &std::ffi::CStr) -> Result<i32, Errno> {
     Ok(fd.into_raw_fd())
 }
 
-fn write(path: &std::ffi::CStr, text: &[u8]) -> Result<(), Errno> {
+/// Allocates nothing.
+pub(crate) fn write(path: &std::ffi::CStr, text: &[u8]) -> Result<(), Errno> {
     let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::io::write(&file, text).map(|_| ())
 }
@@ -205,15 +306,43 @@ impl Preparing {
         enter(take(&shared.net), LinkNameSpaceType::Network, "setns(net)")
     }
 
+    /// Says whether it is to be captured, if that has not been said. The first word holds.
+    pub fn decide(&self, capture: Capture) {
+        if self.shared.wanted.load(Ordering::Relaxed) == UNDECIDED {
+            self.shared.want(capture);
+            futex::wake(&self.shared.wanted, futex::Flags::empty(), 1).ok();
+        }
+    }
+
+    /// Waits until all of it is there, and gives the sockets where everything arrives: none
+    /// if it is not captured, or they were given before. Who has not decided gets no capture.
+    ///
+    /// # Errors
+    ///
+    /// As [`Preparing::enter`].
+    pub fn listeners(&mut self) -> Result<Option<Listeners>, NetError> {
+        self.wait();
+        self.check()?;
+        if !self.shared.is_whole.load(Ordering::Acquire) {
+            return Err(ended("lo"));
+        }
+        let Some((ours, theirs)) = self.sockets.take() else { return Ok(None) };
+        if self.shared.capture() == Capture::None {
+            return Ok(None);
+        }
+        // What was sent is there, and a wait would have an end.
+        drop(theirs);
+        let received = Listeners::receive(ours.as_fd());
+        received.map(Some).map_err(|source| NetError { step: "listen", source })
+    }
+
     /// Waits until all of it is there, its loopback interface too.
     ///
     /// # Errors
     ///
     /// As [`Preparing::enter`].
     pub fn finish(mut self) -> Result<(), NetError> {
-        self.wait();
-        self.check()?;
-        if self.shared.is_up.load(Ordering::Acquire) { Ok(()) } else { Err(ended("lo")) }
+        self.listeners().map(drop)
     }
 
     /// What has failed so far.
@@ -229,6 +358,7 @@ impl Preparing {
     }
 
     fn wait(&mut self) {
+        self.decide(Capture::None);
         if self.pid > 0 {
             // Nobody else collects it; an error means that it is gone already.
             crate::process::wait_for(self.pid).ok();
@@ -267,7 +397,7 @@ mod tests {
     fn made(kill: bool) -> bool {
         let made = move || {
             let before = network();
-            let mut preparing = prepare().unwrap();
+            let mut preparing = prepare(Capture::None).unwrap();
             if kill {
                 let child = Pid::from_raw(preparing.pid).unwrap();
                 rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();

@@ -4,6 +4,7 @@ use crate::error::CliError;
 use crate::policy::{PolicyFlags, load};
 use crate::run::{Request, explained, run as run_request};
 use crate::status::Status;
+use atoll_sys::capture::Capture;
 use atoll_sys::netns::Preparing;
 use clap::{Args as _, Command, FromArgMatches as _};
 use std::ffi::OsString;
@@ -62,7 +63,7 @@ pub(crate) struct Begun {
 impl Begun {
     pub(crate) fn now() -> Self {
         let started_us = atoll_guest::workload::now_us();
-        Self { started_us, network: atoll_sys::netns::prepare() }
+        Self { started_us, network: atoll_sys::netns::prepare(Capture::None) }
     }
 }
 
