@@ -61,6 +61,8 @@ const LAYERS: &[Layer] = &[
             "atoll-api",
             "atoll-client",
             "atoll-e2b",
+            // What rules mean, and the gateway, which is a role of the program.
+            "atoll-egress",
             // Only `serve` does, which puts a server together.
             "atoll-engine",
             "atoll-guest",

@@ -57,6 +57,67 @@ pub enum KeptError {
 /// Most names of a sandbox, however large the range is.
 const COUNT_MAX: u32 = 65_534;
 
+/// Why a range cannot be one of addresses that stand for names.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RangeError {
+    /// Not a network of IPv4.
+    #[error("write a network of IPv4, as in \"11.0.0.0/15\"")]
+    NotNetwork,
+    /// Bits behind the prefix.
+    #[error("it has bits behind its prefix; the network is {instead}")]
+    Bits {
+        /// What it is in.
+        instead: Ipv4Net,
+    },
+    /// Too few addresses, or so many that hosts are among them that are meant as they are.
+    #[error("its prefix is not from {PREFIX_MIN} to {PREFIX_MAX}")]
+    Size,
+    /// Addresses that mean something else inside.
+    #[error("{used} is in use inside")]
+    Used {
+        /// Which.
+        used: Ipv4Net,
+    },
+}
+
+/// A larger range would take away much that is meant as it is.
+const PREFIX_MIN: u8 = 8;
+
+/// A smaller one is full soon.
+const PREFIX_MAX: u8 = 24;
+
+/// This network, loopback, the sandbox's own addresses, and what is no single host.
+const USED: [(Ipv4Addr, u8); 5] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::new(127, 0, 0, 0), 8),
+    (Ipv4Addr::new(169, 254, 0, 0), 16),
+    (Ipv4Addr::new(198, 18, 0, 0), 24),
+    (Ipv4Addr::new(224, 0, 0, 0), 3),
+];
+
+impl Kept {
+    /// An empty table, with addresses of the range that `text` says.
+    ///
+    /// # Errors
+    ///
+    /// See [`RangeError`].
+    pub fn empty(text: &str) -> Result<Self, RangeError> {
+        let range: Ipv4Net = text.parse().map_err(|_| RangeError::NotNetwork)?;
+        if range.trunc() != range {
+            return Err(RangeError::Bits { instead: range.trunc() });
+        }
+        if !(PREFIX_MIN..=PREFIX_MAX).contains(&range.prefix_len()) {
+            return Err(RangeError::Size);
+        }
+        let used = USED.map(|(address, prefix)| Ipv4Net::new_assert(address, prefix));
+        let overlaps = |used: &Ipv4Net| used.contains(&range) || range.contains(used);
+        match used.into_iter().find(overlaps) {
+            Some(used) => Err(RangeError::Used { used }),
+            None => Ok(Self { range, names: Vec::new() }),
+        }
+    }
+}
+
 impl StandIns {
     /// An empty table that gives addresses of `range`, but neither its first nor its last.
     #[must_use]
@@ -130,6 +191,29 @@ mod tests {
 
     fn name(number: u32) -> Name {
         format!("n{number}.example").parse().unwrap()
+    }
+
+    #[test]
+    fn ranges_are_large_enough_and_not_in_use() {
+        let bits = RangeError::Bits { instead: "11.0.0.0/15".parse().unwrap() };
+        let used = |range: &str| RangeError::Used { used: range.parse().unwrap() };
+        for (text, error) in [
+            ("", RangeError::NotNetwork),
+            ("11.0.0.0", RangeError::NotNetwork),
+            ("fd00::/16", RangeError::NotNetwork),
+            ("11.0.0.1/15", bits),
+            ("11.0.0.0/25", RangeError::Size),
+            ("10.0.0.0/7", RangeError::Size),
+            ("127.1.0.0/16", used("127.0.0.0/8")),
+            ("198.18.0.0/15", used("198.18.0.0/24")),
+            ("240.0.0.0/8", used("224.0.0.0/3")),
+        ] {
+            assert_eq!(Kept::empty(text), Err(error), "{text}");
+        }
+        for text in ["11.0.0.0/15", "9.0.0.0/8", "203.0.113.0/24", "198.19.0.0/16"] {
+            let kept = Kept::empty(text).unwrap();
+            assert_eq!((kept.range.to_string().as_str(), kept.names.len()), (text, 0));
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A policy as it was written, every value with the place it was written at.
 
+use super::network::NetworkSection;
 use super::pattern::{EnvPattern, PathPattern};
-use super::value::{Bytes, Cpus, Image, Isolation, Limit, NetworkMode, WorkspaceMode};
+use super::value::{Bytes, Cpus, Image, Isolation, Limit, WorkspaceMode};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -119,13 +120,6 @@ pub struct LimitsSection {
     pub open_files: Option<Located<Limit<u32>>>,
     /// `time`
     pub time: Option<Located<Limit<Duration>>>,
-}
-
-/// `[network]`
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NetworkSection {
-    /// `mode`
-    pub mode: Option<Located<NetworkMode>>,
 }
 
 /// `[tier]`

@@ -1,8 +1,9 @@
 //! What all levels come to.
 
 use super::document::Place;
+use super::network::{NetworkMode, NetworkRule, SecretBinding, UpstreamProxy};
 use super::pattern::{EnvPattern, PathPattern};
-use super::value::{Bytes, Cpus, Image, Isolation, NetworkMode, WorkspaceMode};
+use super::value::{Bytes, Cpus, Image, Isolation, WorkspaceMode};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -114,7 +115,7 @@ pub struct EffectivePolicy {
     /// How much may be used.
     pub limits: Limits,
     /// What may be reached.
-    pub network: Sourced<NetworkMode>,
+    pub network: Network,
     /// How strongly it is isolated.
     pub tier: Sourced<Isolation>,
     /// Kernel interfaces.
@@ -207,6 +208,81 @@ pub struct Limits {
     pub open_files: Sourced<Option<u32>>,
     /// Wall time of the command.
     pub time: Sourced<Option<Duration>>,
+}
+
+/// What may be reached, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// Nothing, or what rules allow.
+    pub mode: Sourced<NetworkMode>,
+    /// What all levels but the project's say, lowest level first.
+    pub user: Vec<Sourced<NetworkRule>>,
+    /// What the project's own file says of rules, if it does: it only narrows.
+    pub project: Option<ProjectRules>,
+    /// Refused names lead to an address that answers with the reason.
+    pub explain: Sourced<bool>,
+    /// `HTTP_PROXY` and its like are set inside.
+    pub proxy_variables: Sourced<bool>,
+    /// Addresses that stand for names, in CIDR form.
+    pub stand_in: Sourced<String>,
+    /// Hosts are reached over IPv6 too.
+    pub ipv6: Sourced<bool>,
+    /// The proxy that the gateway goes through.
+    pub upstream_proxy: Sourced<Option<UpstreamProxy>>,
+    /// How much may pass.
+    pub budgets: Budgets,
+    /// Stored secrets and what becomes of them, by name.
+    pub secrets: BTreeMap<String, Sourced<SecretBinding>>,
+}
+
+/// Rules of a project's own file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectRules {
+    /// What it says.
+    pub rules: Vec<Sourced<NetworkRule>>,
+    /// Where it begins to name what is kept (`allow` or `presets`, even if they are empty): then
+    /// nothing else is. Without that it only takes away.
+    pub keeps: Option<Origin>,
+}
+
+/// How much may pass in the whole life of a sandbox; `None` is unlimited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budgets {
+    /// HTTP requests.
+    pub requests_max: Sourced<Option<u64>>,
+    /// Bytes, both ways together.
+    pub bytes_max: Sourced<Option<Bytes>>,
+    /// HTTP requests to one host.
+    pub requests_per_host_max: Sourced<Option<u64>>,
+    /// Bytes to and from one host.
+    pub bytes_per_host_max: Sourced<Option<Bytes>>,
+}
+
+/// A range that is nobody's to reach, and that programs that refuse private, reserved and
+/// benchmarking addresses do not refuse.
+const STAND_IN: &str = "11.0.0.0/15";
+
+impl Network {
+    /// No network, and how it would be if there were one.
+    fn built_in() -> Self {
+        Self {
+            mode: Sourced::built_in(NetworkMode::None),
+            user: Vec::new(),
+            project: None,
+            explain: Sourced::built_in(true),
+            proxy_variables: Sourced::built_in(false),
+            stand_in: Sourced::built_in(STAND_IN.to_owned()),
+            ipv6: Sourced::built_in(true),
+            upstream_proxy: Sourced::built_in(None),
+            budgets: Budgets {
+                requests_max: Sourced::built_in(None),
+                bytes_max: Sourced::built_in(None),
+                requests_per_host_max: Sourced::built_in(None),
+                bytes_per_host_max: Sourced::built_in(None),
+            },
+            secrets: BTreeMap::new(),
+        }
+    }
 }
 
 /// Kernel interfaces that are off unless the user asks for them.
@@ -322,7 +398,7 @@ impl EffectivePolicy {
                 open_files: Sourced::built_in(Some(OPEN_FILES)),
                 time: Sourced::built_in(None),
             },
-            network: Sourced::built_in(NetworkMode::None),
+            network: Network::built_in(),
             tier: Sourced::built_in(Isolation::Container),
             kernel: Kernel {
                 ptrace: Sourced::built_in(false),

@@ -1,7 +1,8 @@
 //! The policy in force as a flat list of values, for showing.
 
-use super::effective::{EffectivePolicy, Origin, Sourced, Verdict};
+use super::effective::{EffectivePolicy, Network, Origin, Sourced, Verdict};
 use super::keys::KEYS;
+use super::network::{NetworkRule, RuleList, SecretBinding};
 use super::value::{Image, format_duration};
 use std::borrow::Cow;
 use std::fmt;
@@ -50,7 +51,8 @@ impl fmt::Display for EntryValue<'_> {
 
 impl EffectivePolicy {
     /// Every value in the order of [`KEYS`], with where it came from. Every key
-    /// has at least one entry, but for `env.set`, which has one for each variable.
+    /// has at least one entry, but for `env.set` and `network.secret`, which have some for each
+    /// name.
     pub fn entries(&self) -> Vec<Entry<'_>> {
         let mut entries = Entries(Vec::new());
         for key in KEYS {
@@ -102,7 +104,6 @@ impl<'a> Entries<'a> {
             "limits.time" => {
                 self.limit(key, &policy.limits.time, |time| text(format_duration(time)))
             }
-            "network.mode" => self.word(key, &policy.network, policy.network.value.as_str()),
             "tier.isolation" => self.word(key, &policy.tier, policy.tier.value.as_str()),
             "kernel.ptrace" => self.switch(key, &policy.kernel.ptrace),
             "kernel.nested_userns" => self.switch(key, &policy.kernel.nested_userns),
@@ -113,7 +114,88 @@ impl<'a> Entries<'a> {
                 };
                 self.word(key, &policy.image, word);
             }
-            key => unreachable!("{key} is in the table of keys but not shown"),
+            key => match key.strip_prefix("network.") {
+                Some(name) => self.network(name, &policy.network),
+                None => unreachable!("{key} is in the table of keys but not shown"),
+            },
+        }
+    }
+
+    fn network(&mut self, name: &str, network: &'a Network) {
+        let key = format!("network.{name}");
+        match name {
+            "mode" => self.word(key, &network.mode, network.mode.value.as_str()),
+            "presets" => self.network_list(&key, network, RuleList::Presets),
+            "allow" => self.network_list(&key, network, RuleList::Allow),
+            "ask" => self.network_list(&key, network, RuleList::Ask),
+            "deny" => self.network_list(&key, network, RuleList::Deny),
+            "explain" => self.switch(key, &network.explain),
+            "proxy_variables" => self.switch(key, &network.proxy_variables),
+            "stand_in" => self.word(key, &network.stand_in, network.stand_in.value.as_str()),
+            "ipv6" => self.switch(key, &network.ipv6),
+            "upstream_proxy" => {
+                let proxy = network.upstream_proxy.value.as_ref();
+                let value = proxy.map_or(EntryValue::Unlimited, |proxy| text(proxy.to_string()));
+                self.push(key, value, &network.upstream_proxy.origin);
+            }
+            "requests_max" => self.limit(key, &network.budgets.requests_max, EntryValue::Count),
+            "bytes_max" => {
+                self.limit(key, &network.budgets.bytes_max, |bytes| text(bytes.to_string()))
+            }
+            "requests_per_host_max" => {
+                self.limit(key, &network.budgets.requests_per_host_max, EntryValue::Count)
+            }
+            "bytes_per_host_max" => self
+                .limit(key, &network.budgets.bytes_per_host_max, |bytes| text(bytes.to_string())),
+            "secret" => {
+                for (name, secret) in &network.secrets {
+                    self.secret(&format!("{key}.{name}"), secret);
+                }
+            }
+            name => unreachable!("network.{name} is in the table of keys but not shown"),
+        }
+    }
+
+    fn network_list(&mut self, key: &str, network: &'a Network, list: RuleList) {
+        let before = self.0.len();
+        let project = network.project.iter().flat_map(|project| &project.rules);
+        for rule in network.user.iter().chain(project).filter(|rule| rule.value.list == list) {
+            self.push(key.to_owned(), text(rule.value.text.clone()), &rule.origin);
+        }
+        // An empty list of the project's keeps nothing, so it is no mere absence.
+        let keeps = network.project.as_ref().and_then(|project| {
+            let names = |rule: &Sourced<NetworkRule>| {
+                matches!(rule.value.list, RuleList::Presets | RuleList::Allow)
+            };
+            project.keeps.as_ref().filter(|_| !project.rules.iter().any(names))
+        });
+        if let Some(origin) = keeps.filter(|_| list == RuleList::Allow) {
+            self.push(key.to_owned(), EntryValue::EmptyList, origin);
+        } else if self.0.len() == before {
+            let origin = Cow::Owned(Origin::BUILT_IN);
+            self.0.push(Entry { key: key.to_owned(), value: EntryValue::EmptyList, origin });
+        }
+    }
+
+    fn secret(&mut self, key: &str, secret: &'a Sourced<SecretBinding>) {
+        let origin = &secret.origin;
+        match &secret.value {
+            SecretBinding::Injected { at, used_as, env } => {
+                for rule in at {
+                    let origin = Origin { place: Some(rule.place), ..origin.clone() };
+                    let (key, value) =
+                        (format!("{key}.at"), EntryValue::Text((&rule.value).into()));
+                    self.0.push(Entry { key, value, origin: Cow::Owned(origin) });
+                }
+                self.push(format!("{key}.as"), text(used_as.to_string()), origin);
+                if let Some(env) = env {
+                    self.push(format!("{key}.env"), EntryValue::Text(env.into()), origin);
+                }
+            }
+            SecretBinding::File(path) => {
+                let path = EntryValue::Text(path.to_string_lossy());
+                self.push(format!("{key}.file"), path, origin);
+            }
         }
     }
 
@@ -171,7 +253,7 @@ mod tests {
     fn every_key_is_shown() {
         let policy = EffectivePolicy::built_in();
         let entries = policy.entries();
-        for key in KEYS.iter().filter(|key| key.name != "set") {
+        for key in KEYS.iter().filter(|key| !["set", "secret"].contains(&key.name)) {
             let full = format!("{}.{}", key.section, key.name);
             assert!(entries.iter().any(|entry| entry.key == full), "{full}");
         }

@@ -2,6 +2,7 @@
 
 mod grants;
 mod narrow;
+mod network;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -9,10 +10,10 @@ mod tests;
 pub use grants::write_refusal;
 pub use report::{MergeError, MergeErrorKind, Warning, WarningKind};
 
-use super::document::{Document, List, Located};
+use super::document::{Document, List, Located, Place};
 use super::effective::{EffectivePolicy, Grant, Level, Origin, ProtectRule, Sourced, Verdict};
 use super::pattern::PathPattern;
-use super::value::{Bytes, Image, Isolation, Limit, NetworkMode, format_duration};
+use super::value::{Bytes, Image, Isolation, Limit, format_duration};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -131,7 +132,11 @@ struct Merger<'a> {
 
 impl Layer {
     fn origin<T>(&self, value: &Located<T>) -> Origin {
-        Origin { level: self.level, file: self.file.clone(), place: Some(value.place) }
+        self.origin_at(value.place)
+    }
+
+    fn origin_at(&self, place: Place) -> Origin {
+        Origin { level: self.level, file: self.file.clone(), place: Some(place) }
     }
 
     fn sourced<T: Clone>(&self, value: &Located<T>) -> Sourced<T> {
@@ -203,17 +208,6 @@ impl Merger<'_> {
     }
 
     fn check_available(&mut self, layer: &Layer) {
-        if let Some(mode) = &layer.document.network.mode
-            && let NetworkMode::Unavailable(word) = &mode.value
-        {
-            let what = format!("the network (mode {word:?})");
-            let instead = "write \"none\": inside there is loopback only";
-            self.error(
-                layer.origin(mode),
-                "network.mode",
-                MergeErrorKind::Unavailable { what, instead },
-            );
-        }
         if let Some(tier) = &layer.document.tier.isolation
             && tier.value != Isolation::Container
         {
@@ -256,6 +250,7 @@ impl Merger<'_> {
         for (name, value) in &document.env.set {
             self.policy.env.set.insert(name.clone(), layer.sourced(value));
         }
+        self.apply_network(layer);
         self.apply_image(layer);
     }
 

@@ -13,28 +13,34 @@
 //!
 //! - **Grants** (`files.read`, `files.write`, `protect.allow`, `env.pass`): the list
 //!   names what is *kept*. Each entry must lie within what the user granted.
-//! - **Restrictions** (`files.hide`, `files.ignore_files`, `protect.deny`): the list is
-//!   *added*. A pattern that takes something back (`!x`) is refused.
+//! - **Restrictions** (`files.hide`, `files.ignore_files`, `protect.deny`, `network.ask`,
+//!   `network.deny`): the list is *added*. A pattern that takes something back (`!x`) is refused.
+//! - **Rules** (`network.allow`, `network.presets`): what both the user and the project allow is
+//!   allowed.
 //! - **Limits**: equal or lower.
-//! - **Switches** (`workspace.mode`, `workspace.strict_ignore`, `kernel.*`): equal or stricter.
-//! - **Choices** (`env.set`, `root.image`, `network.mode`, `tier.isolation`): equal only.
+//! - **Switches** (`workspace.mode`, `workspace.strict_ignore`, `kernel.*`, `network.mode`,
+//!   `network.explain`, `network.ipv6`): equal or stricter.
+//! - **Choices** (`env.set`, `root.image`, `tier.isolation`, `network.stand_in`,
+//!   `network.upstream_proxy`, `network.proxy_variables`): equal only.
+//! - **Secrets** (`network.secret`): the user's alone.
 
 mod document;
 mod effective;
 mod entries;
 mod keys;
 mod merge;
+mod network;
 mod parse;
 mod pattern;
 mod value;
 
 pub use document::{
-    Document, EnvSection, FilesSection, KernelSection, LimitsSection, List, Located,
-    NetworkSection, Place, ProtectSection, RootSection, TierSection, WorkspaceSection,
+    Document, EnvSection, FilesSection, KernelSection, LimitsSection, List, Located, Place,
+    ProtectSection, RootSection, TierSection, WorkspaceSection,
 };
 pub use effective::{
-    EffectivePolicy, Env, Files, Grant, Kernel, Level, Limits, Origin, ProtectRule, Sourced,
-    Verdict, Workspace,
+    Budgets, EffectivePolicy, Env, Files, Grant, Kernel, Level, Limits, Network, Origin,
+    ProjectRules, ProtectRule, Sourced, Verdict, Workspace,
 };
 pub use entries::{Entry, EntryValue};
 pub use keys::{KEYS, Key, POLICY_FILE};
@@ -42,9 +48,13 @@ pub use merge::{
     Host, Layer, MergeError, MergeErrorKind, Merged, Resolution, Warning, WarningKind, merge,
     write_refusal,
 };
+pub use network::{
+    BudgetsSection, NetworkMode, NetworkRule, NetworkSection, RuleList, SECRET_NAME_BYTES_MAX,
+    SecretBinding, SecretUse, UpstreamProxy, is_secret_name,
+};
 pub use parse::{MAX_DOCUMENT_BYTES, ParseError, ParseErrorKind, ParseErrors, parse};
 pub(crate) use pattern::component_matches;
 pub use pattern::{EnvPattern, PathPattern, PatternError};
 pub use value::{
-    Bytes, Cpus, Image, Isolation, Limit, NetworkMode, ValueError, WorkspaceMode, parse_duration,
+    Bytes, Cpus, Image, Isolation, Limit, ValueError, WorkspaceMode, nearest, parse_duration,
 };

@@ -2,12 +2,13 @@
 
 mod error;
 mod item;
+mod network;
 
 pub use error::{ParseError, ParseErrorKind, ParseErrors};
 
-use super::document::{Document, Located, Place};
+use super::document::{Document, Place};
 use super::keys::{KEYS, sections};
-use super::value::{NetworkMode, nearest};
+use super::value::nearest;
 use item::{env_pattern, file_name, host_path, kind_of, path_pattern, plain};
 use toml::de::{DeTable, DeValue};
 
@@ -35,6 +36,7 @@ pub fn parse(bytes: &[u8]) -> Result<Document, ParseErrors> {
     reader.root(root.get_ref(), &mut document);
     if reader.errors.is_empty() {
         document.env.set.sort_by(|a, b| a.0.cmp(&b.0));
+        document.network.secrets.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(document)
     } else {
         reader.errors.sort_by_key(|error| error.line);
@@ -148,16 +150,14 @@ impl Reader {
             "limits.cpus" => document.limits.cpus = self.cpus(item),
             "limits.open_files" => document.limits.open_files = self.count(item),
             "limits.time" => document.limits.time = self.time(item),
-            "network.mode" => {
-                let word = self.string(item, "a string");
-                document.network.mode =
-                    word.map(|word| Located::new(NetworkMode::from_word(word), item.place()));
-            }
             "tier.isolation" => document.tier.isolation = self.word(item),
             "kernel.ptrace" => document.kernel.ptrace = self.boolean(item),
             "kernel.nested_userns" => document.kernel.nested_userns = self.boolean(item),
             "root.image" => document.root.image = self.image(item),
-            key => unreachable!("{key} is in the table of keys but not read"),
+            key => match key.strip_prefix("network.") {
+                Some(name) => self.network(name, item, &mut document.network),
+                None => unreachable!("{key} is in the table of keys but not read"),
+            },
         }
     }
 }
@@ -175,8 +175,8 @@ fn unknown_key(section: &str, name: &str) -> ParseErrorKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::WorkspaceMode;
     use crate::policy::value::{Bytes, Cpus, Limit};
+    use crate::policy::{Located, WorkspaceMode};
     use proptest::prelude::*;
 
     fn errors(text: &str) -> String {

@@ -67,6 +67,43 @@ pub enum ValueError {
         /// What was written.
         text: String,
     },
+    /// No place in a request.
+    #[error(
+        "{text:?} is no place in a request; write \"bearer\", \"basic:USER\", \"header:NAME\" or \"query:NAME\""
+    )]
+    SecretUse {
+        /// What was written.
+        text: String,
+    },
+    /// No proxy. What was written may hold a password, so it is not repeated.
+    #[error("write a proxy as \"http://HOST:PORT\" or \"socks5://HOST:PORT\", or \"none\"")]
+    Proxy,
+    /// A name that no stored secret has.
+    #[error("{text:?} is not the name of a secret; write letters, digits, \"_\", \"-\" and \".\"")]
+    SecretName {
+        /// What was written.
+        text: String,
+    },
+    /// Nothing says where a secret may go.
+    #[error(
+        "it has no {missing}; write at = [\"https://HOST\"] and as = \"bearer\", or file = \"/PATH\""
+    )]
+    SecretIncomplete {
+        /// The key that is missing.
+        missing: &'static str,
+    },
+    /// A secret is a file, or it goes into requests.
+    #[error("file is instead of {other}; a secret that is inside needs no placeholder")]
+    SecretTwice {
+        /// The key that does not go with it.
+        other: &'static str,
+    },
+    /// A path inside that is not one.
+    #[error("{text:?} is no path of a file inside; write it from /")]
+    PathInside {
+        /// What was written.
+        text: String,
+    },
     /// An environment variable's name that no environment can hold.
     #[error("{text:?} is not the name of an environment variable")]
     EnvName {
@@ -80,10 +117,7 @@ pub(super) fn suggest(did_you_mean: Option<&str>) -> String {
 }
 
 /// The candidate nearest to `word`, if one is near enough to be a slip.
-pub(super) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Anything longer is no slip of the keyboard, and the distance is quadratic.
     if word.len() > 64 {
         return None;
@@ -96,7 +130,10 @@ pub(super) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-fn word_error<'a>(text: &str, known: impl Iterator<Item = &'a str> + Clone) -> ValueError {
+pub(super) fn word_error<'a>(
+    text: &str,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> ValueError {
     ValueError::Word {
         text: text.to_owned(),
         known: known.clone().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", "),
@@ -312,31 +349,6 @@ impl FromStr for WorkspaceMode {
 impl fmt::Display for WorkspaceMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-/// What the sandbox may reach.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NetworkMode {
-    /// Loopback inside, nothing else.
-    None,
-    /// Anything else that was asked for; [`super::merge()`] answers that it is not available yet.
-    Unavailable(String),
-}
-
-impl NetworkMode {
-    /// Every word is accepted, so that a document written for a later version
-    /// gets the true answer and not "unknown value".
-    pub fn from_word(text: &str) -> Self {
-        if text == "none" { Self::None } else { Self::Unavailable(text.to_owned()) }
-    }
-
-    /// The word for it in documents and flags.
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::None => "none",
-            Self::Unavailable(word) => word,
-        }
     }
 }
 

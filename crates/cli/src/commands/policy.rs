@@ -2,7 +2,7 @@
 
 use crate::error::CliError;
 use crate::explain::explain;
-use crate::policy::{PolicyFlags, load, show};
+use crate::policy::{PolicyFlags, load, presets, show};
 use crate::status::Status;
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -19,6 +19,7 @@ pub(crate) struct Args {
 enum PolicyCommand {
     Show(Box<ShowArgs>),
     Explain(Box<ExplainArgs>),
+    Presets(PresetsArgs),
 }
 
 /// Show the policy in force and where each value came from
@@ -54,6 +55,21 @@ struct ExplainArgs {
     policy: PolicyFlags,
 }
 
+/// List the presets of the network, or print one with its reasons
+///
+/// A preset is a list of hosts that are often allowed together: --preset NAME, or
+/// network.presets in a policy.
+///
+/// Example: atoll policy presets python
+#[derive(Debug, clap::Args)]
+struct PresetsArgs {
+    /// The one to print
+    name: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     match args.command {
         PolicyCommand::Show(args) => {
@@ -74,6 +90,7 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
             warn(&show::warnings(&loaded, &[]));
             print(&explanation.text())
         }
+        PolicyCommand::Presets(args) => print(&presets::print(args.name.as_deref(), args.json)?),
     }
 }
 

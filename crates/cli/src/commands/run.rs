@@ -4,6 +4,7 @@ use crate::error::CliError;
 use crate::policy::{PolicyFlags, load};
 use crate::run::{Request, explained, run as run_request};
 use crate::status::Status;
+use atoll_api::policy::NetworkMode;
 use atoll_sys::capture::Capture;
 use atoll_sys::netns::Preparing;
 use clap::{Args as _, Command, FromArgMatches as _};
@@ -71,6 +72,11 @@ pub(crate) fn run(args: Args, begun: Begun) -> Result<Status, CliError> {
     let Begun { started_us, network } = begun;
     let network = network.map_err(unstarted)?;
     let loaded = load(&args.policy)?;
+    let mode = &loaded.merged.policy.network.mode;
+    if mode.value == NetworkMode::Rules {
+        let message = format!("the network (mode \"rules\", {}) is not available yet", mode.origin);
+        return Err(CliError::new(message).hint("leave it out, or say --net none"));
+    }
     let request = Request {
         command: &args.command,
         loaded: &loaded,

@@ -63,9 +63,21 @@ pub(crate) struct PolicyFlags {
     /// Wall time of the command, as in 10m, or none
     #[arg(long, value_name = "TIME", value_parser = time)]
     timeout: Option<Limit<Duration>>,
-    /// What may be reached; only none is available yet
-    #[arg(long, value_name = "MODE", value_parser = network)]
+    /// Whether anything may be reached: none, or what rules allow
+    #[arg(long, value_name = "none|rules")]
     net: Option<NetworkMode>,
+    /// Let a host be reached, as in pypi.org or https://GET@api.github.com/repos/**; may be repeated
+    #[arg(long, value_name = "RULE")]
+    allow_host: Vec<String>,
+    /// Ask before a host is reached; may be repeated
+    #[arg(long, value_name = "RULE")]
+    ask_host: Vec<String>,
+    /// Refuse a host; may be repeated
+    #[arg(long, value_name = "RULE")]
+    deny_host: Vec<String>,
+    /// Let the hosts of a preset be reached, as in python; may be repeated
+    #[arg(long, value_name = "NAME")]
+    preset: Vec<String>,
     /// How strongly the command is isolated; only container is available yet
     #[arg(long, value_name = "TIER")]
     tier: Option<Isolation>,
@@ -124,11 +136,6 @@ fn time(text: &str) -> Result<Limit<Duration>, ValueError> {
     if text == "none" { Ok(Limit::Unlimited) } else { parse_duration(text).map(Limit::AtMost) }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the form that clap asks for")]
-fn network(text: &str) -> Result<NetworkMode, ValueError> {
-    Ok(NetworkMode::from_word(text))
-}
-
 impl PolicyFlags {
     /// The flags as a document. Relative paths are taken from `cwd`.
     pub(crate) fn document(&self, cwd: &Path) -> Document {
@@ -146,7 +153,7 @@ impl PolicyFlags {
         document.limits.cpus = one("--cpus", self.cpus.as_ref());
         document.limits.open_files = one("--open-files", self.open_files.as_ref());
         document.limits.time = one("--timeout", self.timeout.as_ref());
-        document.network.mode = one("--net", self.net.as_ref());
+        self.network(&mut document);
         document.tier.isolation = one("--tier", self.tier.as_ref());
         let allowed = |flag| self.allow.contains(&flag).then_some(&true);
         document.kernel.ptrace = one("--allow", allowed(KernelFlag::Ptrace));
@@ -158,6 +165,18 @@ impl PolicyFlags {
         document.root.image = one("--image", image.as_ref());
         self.environment(&mut document);
         document
+    }
+
+    fn network(&self, document: &mut Document) {
+        let network = &mut document.network;
+        network.presets = list("--preset", self.preset.iter().cloned());
+        network.allow = list("--allow-host", self.allow_host.iter().cloned());
+        network.ask = list("--ask-host", self.ask_host.iter().cloned());
+        network.deny = list("--deny-host", self.deny_host.iter().cloned());
+        // Who names hosts wants them reached, unless the mode is said too.
+        let implied = network.lists().next().map(|(_, list)| list.place);
+        let implied = implied.map(|place| Located::new(NetworkMode::Rules, place));
+        network.mode = one("--net", self.net.as_ref()).or(implied);
     }
 
     fn environment(&self, document: &mut Document) {

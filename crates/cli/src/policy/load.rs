@@ -2,6 +2,7 @@
 
 use super::flags::PolicyFlags;
 use super::ignore::{self, Hidden, IgnoreSet, ScanError, ScanLimits};
+use super::network::{self, Network};
 use super::project::{self, Project, ProjectError};
 use super::{home, read};
 use crate::env;
@@ -27,6 +28,9 @@ pub(crate) struct Loaded {
     pub(crate) cwd: PathBuf,
     /// The caller's home directory, links resolved.
     pub(crate) home: Option<PathBuf>,
+    /// What the policy says of the network, understood.
+    #[expect(dead_code, reason = "for who starts the gateway")]
+    pub(crate) network: Network,
 }
 
 impl Loaded {
@@ -82,10 +86,11 @@ pub(crate) fn load(flags: &PolicyFlags) -> Result<Loaded, CliError> {
     let trusted =
         [&user_file, &named].into_iter().flatten().flat_map(|path| spellings(path)).collect();
     let host = Host { home: home.clone(), project: project.root.clone(), system, trusted };
-    let merged =
-        merge(&layers, &host).map_err(|errors| merge_error(&errors, user_file.as_deref()))?;
+    let told = |errors: Vec<MergeError>| merge_error(&errors, user_file.as_deref());
+    let merged = merge(&layers, &host).map_err(told)?;
+    let network = network::understand(&merged.policy.network).map_err(told)?;
     check_links(&layers, &merged.policy, &project, home.as_deref())?;
-    Ok(Loaded { merged, project, cwd, home })
+    Ok(Loaded { merged, project, cwd, home, network })
 }
 
 /// Refuses paths that lead through a link in what is writable from inside: an

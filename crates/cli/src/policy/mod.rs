@@ -10,6 +10,8 @@ mod flags;
 mod home;
 pub(crate) mod ignore;
 pub(crate) mod load;
+pub(crate) mod network;
+pub(crate) mod presets;
 pub(crate) mod project;
 mod read;
 pub(crate) mod show;

@@ -150,11 +150,93 @@ fn mistakes_are_told_with_file_and_line() {
 #[test]
 fn what_is_not_available_is_said() {
     each(|place| {
-        insta::assert_snapshot!(place.fails(&["policy", "show", "--net", "allow", "--tier", "microvm"]), @r##"
-        error: --net: the network (mode "allow") is not available yet; write "none": inside there is loopback only
+        insta::assert_snapshot!(place.fails(&["policy", "show", "--tier", "microvm"]), @r##"
         error: --tier: the tier "microvm" is not available yet; write "container"
         "##);
         place.succeeds(&["policy", "show", "--net", "none", "--tier", "container"]);
+    });
+}
+
+#[test]
+fn what_is_said_of_the_network_is_shown_with_its_place() {
+    each(|place| {
+        place.user_policy(
+            "[network]\nmode = 'rules'\nallow = [\n'pypi.org',\n'*.example.org',\n]\n\
+             upstream_proxy = 'http://ada:secret@proxy.corp:3128'\n\
+             [network.secret.GITHUB]\nat = ['https://api.github.com']\nas = 'bearer'\n",
+        );
+        place.write("home/p/atoll.toml", "[network]\nallow = []\nbytes_max = '1GiB'\n");
+        let args = ["--preset", "python", "--deny-host", "evil.example.org"];
+        insta::assert_snapshot!(place.asked_for(&args), @r#"
+        # project ROOT/home/p
+        network.mode = "rules" # --preset
+        network.presets = "python" # --preset
+        network.allow = "pypi.org" # ROOT/home/.config/atoll/config.toml:4
+        network.allow = "*.example.org" # ROOT/home/.config/atoll/config.toml:5
+        network.allow = [] # ROOT/home/p/atoll.toml:2
+        network.deny = "evil.example.org" # --deny-host
+        network.upstream_proxy = "http://***@proxy.corp:3128" # ROOT/home/.config/atoll/config.toml:7
+        network.bytes_max = "1GiB" # ROOT/home/p/atoll.toml:3
+        network.secret.GITHUB.at = "https://api.github.com" # ROOT/home/.config/atoll/config.toml:9
+        network.secret.GITHUB.as = "bearer" # ROOT/home/.config/atoll/config.toml:8
+        "#);
+        // Flags about hosts say that hosts are to be reached, unless the mode is said.
+        place.user_policy("");
+        place.write("home/p/atoll.toml", "");
+        for (args, mode) in [
+            (&["--allow-host", "a.example"][..], "rules"),
+            (&["--allow-host", "a.example", "--net", "none"], "none"),
+        ] {
+            let shown = place.asked_for(args);
+            assert!(shown.contains(&format!("network.mode = \"{mode}\"")), "{shown}");
+        }
+    });
+}
+
+#[test]
+fn mistakes_about_the_network_are_told_with_file_and_line() {
+    each(|place| {
+        place.user_policy("[network]\npresets = ['pyhton']\nallow = [\n'htps://a.example',\n]\n");
+        let args = ["policy", "show", "--deny-host", "a..b"];
+        insta::assert_snapshot!(place.fails(&args), @r#"
+        error: ROOT/home/.config/atoll/config.toml:2: network.presets: "pyhton": there is no such preset; `atoll policy presets` lists them; did you mean "python"?
+        error: ROOT/home/.config/atoll/config.toml:4: network.allow: "htps://a.example": "htps" is no protocol; there are https, http and tcp; did you mean "https://a.example"?
+        error: --deny-host: "a..b" is no host: a host name has an empty part between two dots
+        "#);
+        let wrong = place.atoll(&["policy", "show", "--net", "rule"]);
+        assert_eq!(wrong.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&wrong.stderr).contains("did you mean \"rules\"?"));
+        place.user_policy("network.mode = 'rules'");
+        insta::assert_snapshot!(place.fails(&["run", "--", "true"]), @r#"
+        error: the network (mode "rules", ROOT/home/.config/atoll/config.toml:1) is not available yet
+        hint: leave it out, or say --net none
+        "#);
+        place.succeeds(&["run", "--net", "none", "--", "true"]);
+    });
+}
+
+#[test]
+fn presets_are_listed_and_printed() {
+    each(|place| {
+        let listed = place.succeeds(&["policy", "presets"]);
+        assert!(listed.contains("python       Python packages"), "{listed}");
+        let file = place.succeeds(&["policy", "presets", "python"]);
+        assert!(file.contains("\n  # ") && file.contains("\"https://pypi.org\""), "{file}");
+        let json = |args: &[&str]| -> serde_json::Value {
+            serde_json::from_str(&place.succeeds(args)).unwrap()
+        };
+        let all = json(&["policy", "presets", "--json"]);
+        let count = all["presets"].as_array().unwrap().len();
+        assert_eq!(count, listed.lines().count());
+        let one = json(&["policy", "presets", "python", "--json"]);
+        assert_eq!(
+            (&one["name"], &one["allow"][0]),
+            (&"python".into(), &"https://pypi.org".into())
+        );
+        insta::assert_snapshot!(place.fails(&["policy", "presets", "pyton"]), @r#"
+        error: there is no preset "pyton"
+        hint: did you mean "python"?
+        "#);
     });
 }
 

@@ -19,6 +19,8 @@ pub struct Policy {
 pub struct Layer {
     /// With the places that they were given at, the one that decides first.
     rules: Vec<(usize, Rule)>,
+    /// What no rule fits is left to the other layers.
+    only_narrows: bool,
 }
 
 /// Whom a program inside asks for.
@@ -168,7 +170,7 @@ impl Policy {
         }
         let passes = |layer: &Layer| {
             let decides = layer.decides(host, Seen::Port(port));
-            decides.is_some_and(|(_, rule)| rule.protocol == Protocol::Tcp)
+            decides.map_or(layer.only_narrows, |(_, rule)| rule.protocol == Protocol::Tcp)
         };
         if self.layers.iter().all(passes) {
             return Connection::Pass(self.verdict(host, Seen::Port(port)));
@@ -243,8 +245,9 @@ impl Policy {
             let fitting = layer.fitting(host, Seen::Port(port));
             // A refusal of everything hides what is less precise.
             let is_wall = |rule: &Rule| rule.action == Action::Deny && is_about_all(rule);
-            let mut open = fitting.take_while(|(_, rule)| !is_wall(rule));
-            open.any(|(_, rule)| rule.action != Action::Deny)
+            let mut known =
+                fitting.filter(|(_, rule)| rule.action != Action::Deny || is_wall(rule));
+            known.next().map_or(layer.only_narrows, |(_, rule)| rule.action != Action::Deny)
         };
         match !self.layers.is_empty() && self.layers.iter().all(is_way) {
             true => Ok(()),
@@ -257,6 +260,9 @@ impl Policy {
         let mut strictest: Option<Verdict> = None;
         for (number, layer) in self.layers.iter().enumerate() {
             let Some((place, rule)) = layer.decides(host, seen) else {
+                if layer.only_narrows {
+                    continue;
+                }
                 let Refusal { reason, rule } = self.refusal(host, seen);
                 return Verdict::deny(reason, rule);
             };
@@ -283,7 +289,8 @@ impl Policy {
         }
         let allows = |seen| {
             let has = |layer: &Layer| {
-                layer.fitting(host, seen).any(|(_, rule)| rule.action != Action::Deny)
+                layer.only_narrows
+                    || layer.fitting(host, seen).any(|(_, rule)| rule.action != Action::Deny)
             };
             self.layers.iter().all(has)
         };
@@ -312,7 +319,14 @@ impl Layer {
     pub fn new(rules: Vec<Rule>) -> Self {
         let mut rules: Vec<_> = rules.into_iter().enumerate().collect();
         rules.sort_by_key(|(_, rule)| Reverse((rule.precision(), rule.action)));
-        Self { rules }
+        Self { rules, only_narrows: false }
+    }
+
+    /// Rules, in any order, that have no say where none of them fits. It is for layers behind the
+    /// first: where no layer has a say, nothing may be reached.
+    #[must_use]
+    pub fn narrowing(rules: Vec<Rule>) -> Self {
+        Self { only_narrows: true, ..Self::new(rules) }
     }
 
     /// The rules that fit what is seen, with their places, the one that decides first.

@@ -12,8 +12,10 @@
 
 mod decide;
 mod path;
+mod preset;
 mod rule;
 
 pub use decide::{Connection, Host, Layer, Policy, Reason, Refusal, Request, Verdict};
 pub use path::{PathError, PathPattern, plain};
+pub use preset::{PRESETS, Preset, preset};
 pub use rule::{Action, Method, Ports, Protocol, Rule, RuleError, Target};

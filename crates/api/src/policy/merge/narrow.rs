@@ -18,11 +18,12 @@ impl Merger<'_> {
         self.narrow_hide(layer);
         self.narrow_protect(layer);
         self.narrow_env(layer);
+        self.narrow_network(layer);
         self.narrow_image(layer);
-        // Network and tier have one legal value each; `check_available` has seen to it.
+        // The tier has one legal value; `check_available` has seen to it.
     }
 
-    fn widens(
+    pub(super) fn widens(
         &mut self,
         origin: Origin,
         key: &'static str,
@@ -234,7 +235,7 @@ fn keeps<T>(list: &List<T>, is_it: impl Fn(&T) -> bool) -> bool {
 }
 
 /// Switches a permission off, or gives the place where it would be switched on.
-fn narrow_permission(
+pub(super) fn narrow_permission(
     base: &mut Sourced<bool>,
     layer: &Layer,
     written: Option<&Located<bool>>,
@@ -248,14 +249,14 @@ fn narrow_permission(
     None
 }
 
-struct RefusedLimit {
-    origin: Origin,
-    key: &'static str,
-    why: String,
-    user_line: String,
+pub(super) struct RefusedLimit {
+    pub(super) origin: Origin,
+    pub(super) key: &'static str,
+    pub(super) why: String,
+    pub(super) user_line: String,
 }
 
-fn narrow_limit<T: Copy + PartialOrd>(
+pub(super) fn narrow_limit<T: Copy + PartialOrd>(
     base: &mut Sourced<Option<T>>,
     layer: &Layer,
     key: &'static str,

@@ -1,6 +1,7 @@
 //! What merging has to say: rules that cannot be had, and rules that are odd.
 
 use crate::policy::effective::Origin;
+use crate::policy::value::suggest;
 use std::path::{Path, PathBuf};
 
 /// A rule that cannot be had.
@@ -50,6 +51,14 @@ pub enum MergeErrorKind {
         path: PathBuf,
         /// Why not.
         why: &'static str,
+    },
+    /// Something about the network that is not understood.
+    #[error("{problem}{}", suggest(.did_you_mean.as_deref()))]
+    NotUnderstood {
+        /// What was written, and what is wrong with it.
+        problem: String,
+        /// What may have been meant.
+        did_you_mean: Option<String>,
     },
     /// A path that was asked for by a flag, or that is needed, does not exist.
     #[error("{} does not exist", .path.display())]
@@ -129,6 +138,14 @@ pub enum WarningKind {
         pattern: String,
         /// Why not.
         why: &'static str,
+    },
+    /// Something about the network does nothing, or more than it seems to.
+    #[error("{text:?} {why}")]
+    Network {
+        /// As written.
+        text: String,
+        /// What is odd.
+        why: String,
     },
     /// Nothing protects that name.
     #[error("{pattern:?} names nothing that is protected{}", directory_note(pattern))]

@@ -1,7 +1,7 @@
 //! Merging, tested against an oracle that asks the result what it allows.
 
 use super::*;
-use crate::policy::{Place, parse};
+use crate::policy::{KEYS, Network, NetworkMode, NetworkRule, Place, parse};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
@@ -146,7 +146,37 @@ fn wider(base: &EffectivePolicy, narrow: &EffectivePolicy) -> Option<String> {
     if narrow.kernel.nested_userns.value && !base.kernel.nested_userns.value {
         return Some("nested_userns".into());
     }
+    if let Some(what) = wider_network(&base.network, &narrow.network) {
+        return Some(what.into());
+    }
     (narrow.image.value != base.image.value).then(|| "image".into())
+}
+
+/// Rules are text here, so all that is asked is that the user's are the same.
+fn wider_network(base: &Network, narrow: &Network) -> Option<&'static str> {
+    fn more<T: PartialOrd>(base: &Sourced<Option<T>>, narrow: &Sourced<Option<T>>) -> bool {
+        base.value
+            .as_ref()
+            .is_some_and(|base| narrow.value.as_ref().is_none_or(|narrow| narrow > base))
+    }
+    let (b, n) = (&base.budgets, &narrow.budgets);
+    let budgets = more(&b.requests_max, &n.requests_max)
+        || more(&b.bytes_max, &n.bytes_max)
+        || more(&b.requests_per_host_max, &n.requests_per_host_max)
+        || more(&b.bytes_per_host_max, &n.bytes_per_host_max);
+    [
+        ("network mode", narrow.mode.value < base.mode.value),
+        ("rules of the user", narrow.user != base.user),
+        ("explain", narrow.explain.value && !base.explain.value),
+        ("ipv6", narrow.ipv6.value && !base.ipv6.value),
+        ("proxy variables", narrow.proxy_variables.value != base.proxy_variables.value),
+        ("stand-ins", narrow.stand_in.value != base.stand_in.value),
+        ("proxy", narrow.upstream_proxy.value != base.upstream_proxy.value),
+        ("secrets", narrow.secrets != base.secrets),
+        ("budgets", budgets),
+    ]
+    .into_iter()
+    .find_map(|(what, is_wider)| is_wider.then_some(what))
 }
 
 /// For each key: what would widen is refused from the project with the line for the
@@ -213,7 +243,78 @@ fn a_project_cannot_widen_any_key() {
     check("limits.time = '1m'", "limits.time = '90s'", "limits.time", "time = \"1m30s\"");
     check("", "kernel.ptrace = true", "kernel.ptrace", "ptrace = true");
     check("", "kernel.nested_userns = true", "kernel.nested_userns", "nested_userns = true");
+    check("", "network.mode = 'rules'", "network.mode", "mode = \"rules\"");
+    check("network.explain = false", "network.explain = true", "network.explain", "explain = true");
+    check("network.ipv6 = false", "network.ipv6 = true", "network.ipv6", "ipv6 = true");
+    check(
+        "",
+        "network.proxy_variables = true",
+        "network.proxy_variables",
+        "proxy_variables = true",
+    );
+    check("", "network.stand_in = '9.0.0.0/16'", "network.stand_in", "stand_in = \"9.0.0.0/16\"");
+    let proxy = "upstream_proxy = \"http://p:1\"";
+    check("", "network.upstream_proxy = 'http://p:1'", "network.upstream_proxy", proxy);
+    let none = "upstream_proxy = \"none\"";
+    let user = "network.upstream_proxy = 'http://p:1'";
+    check(user, "network.upstream_proxy = 'none'", "network.upstream_proxy", none);
+    for (key, most, more) in [
+        ("requests_max", "5", "6"),
+        ("bytes_max", "\"1GiB\"", "\"2GiB\""),
+        ("requests_per_host_max", "5", "\"none\""),
+        ("bytes_per_host_max", "\"1KiB\"", "\"1MiB\""),
+    ] {
+        let (user, project) =
+            (format!("network.{key} = {most}"), format!("network.{key} = {more}"));
+        let full = KEYS.iter().find(|known| known.name == key).unwrap();
+        let full = format!("{}.{}", full.section, full.name);
+        check(&user, &project, &full, &format!("{key} = {more}"));
+    }
     check("", "root.image = '/srv/image'", "root.image", "image = \"/srv/image\"");
+}
+
+#[test]
+fn a_project_sets_no_secret() {
+    let secret = "[network.secret.A]\nat = ['https://a.example']\nas = 'bearer'\n";
+    let errors = merged(&[(Level::User, secret), (Level::Project, secret)]).unwrap_err();
+    assert_eq!(
+        join(&errors),
+        "project:1: network.secret: a project's policy may only narrow; where A may go is for its owner to say"
+    );
+    assert_eq!(policy(&[(Level::User, secret)]).network.secrets.len(), 1, "control");
+}
+
+#[test]
+fn rules_of_a_project_are_a_level_of_their_own() {
+    let user =
+        "[network]\nmode = 'rules'\npresets = ['python']\nallow = ['a.example']\nrequests_max = 9";
+    let levels = |project| {
+        let flags = (Level::Flag, "network.allow = ['b.example']");
+        policy(&[(Level::User, user), (Level::Project, project), flags]).network
+    };
+    let of = |rules: &[Sourced<NetworkRule>]| {
+        let rules =
+            rules.iter().map(|rule| format!("{}={}", rule.value.list.key(), rule.value.text));
+        rules.collect::<Vec<_>>().join(" ")
+    };
+    for project in ["", "network.requests_max = 8"] {
+        assert_eq!(levels(project).project, None, "nothing about rules");
+    }
+    let network = levels("network.deny = ['c.example']\nnetwork.ask = ['*']");
+    assert_eq!(
+        of(&network.user),
+        "network.presets=python network.allow=a.example network.allow=b.example"
+    );
+    let project = network.project.unwrap();
+    assert_eq!(of(&project.rules), "network.ask=* network.deny=c.example");
+    assert_eq!(project.keeps, None);
+    // An empty list keeps nothing, which is not the same as no list.
+    for text in ["network.allow = []", "network.presets = []"] {
+        let project = levels(text).project.unwrap();
+        assert_eq!((project.rules.len(), project.keeps.unwrap().line()), (0, Some(1)));
+    }
+    let off = policy(&[(Level::User, user), (Level::Project, "network.mode = 'none'")]).network;
+    assert_eq!((off.mode.value, off.mode.origin.level), (NetworkMode::None, Level::Project));
 }
 
 #[test]
@@ -338,10 +439,9 @@ fn limits_under_which_nothing_runs() {
 
 #[test]
 fn what_is_not_available_says_so() {
-    let errors =
-        merged(&[(Level::User, "network.mode = 'allow'\ntier.isolation = 'microvm'")]).unwrap_err();
+    let errors = merged(&[(Level::User, "workspace.mode = 'live'\ntier.isolation = 'microvm'")])
+        .unwrap_err();
     insta::assert_snapshot!(join(&errors), @r#"
-    user:1: network.mode: the network (mode "allow") is not available yet; write "none": inside there is loopback only
     user:2: tier.isolation: the tier "microvm" is not available yet; write "container"
     "#);
 }
@@ -442,8 +542,22 @@ fn document() -> impl Strategy<Value = String> {
         lines(&["kernel.ptrace = true", "kernel.ptrace = false", "kernel.nested_userns = true"]),
         lines(&["root.image = 'host'", "root.image = '/srv/image'"]),
     );
-    (files, rest).prop_map(|(a, b)| {
-        [a.0, a.1, a.2, a.3, a.4, a.5, a.6, a.7, b.0, b.1, b.2, b.3, b.4, b.5, b.6, b.7].join("\n")
+    let network = (
+        lines(&["network.mode = 'none'", "network.mode = 'rules'"]),
+        list("network.allow", &["a.example", "*", "*.b.example"]),
+        list("network.deny", &["a.example", "*"]),
+        lines(&["network.explain = true", "network.explain = false"]),
+        lines(&["network.ipv6 = true", "network.ipv6 = false", "network.stand_in = '9.0.0.0/16'"]),
+        lines(&["network.requests_max = 1", "network.requests_max = 2"]),
+        lines(&["network.bytes_per_host_max = '1KiB'", "network.bytes_per_host_max = 'none'"]),
+        lines(&["network.secret.A = {file = '/x'}", "network.upstream_proxy = 'http://p:1'"]),
+    );
+    (files, rest, network).prop_map(|(a, b, c)| {
+        [
+            a.0, a.1, a.2, a.3, a.4, a.5, a.6, a.7, b.0, b.1, b.2, b.3, b.4, b.5, b.6, b.7, c.0,
+            c.1, c.2, c.3, c.4, c.5, c.6, c.7,
+        ]
+        .join("\n")
     })
 }
 

@@ -11,11 +11,11 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 impl Reader {
-    fn fail(&mut self, line: u32, kind: ParseErrorKind) {
+    pub(super) fn fail(&mut self, line: u32, kind: ParseErrorKind) {
         self.errors.push(ParseError { line, kind });
     }
 
-    fn wrong_type(&mut self, item: &Item<'_>, expected: &'static str) {
+    pub(super) fn wrong_type(&mut self, item: &Item<'_>, expected: &'static str) {
         let kind = ParseErrorKind::WrongType {
             key: item.key.clone(),
             expected,
@@ -97,6 +97,18 @@ impl Reader {
         self.located(item, value)
     }
 
+    pub(super) fn wide_count(&mut self, item: &Item<'_>) -> Option<Located<Limit<u64>>> {
+        let value = match item.value {
+            DeValue::String(text) if text == "none" => Ok(Limit::Unlimited),
+            DeValue::Integer(_) => integer(item.value, 0, u64::MAX).map(Limit::AtMost),
+            _ => {
+                self.wrong_type(item, "a whole number or \"none\"");
+                return None;
+            }
+        };
+        self.located(item, value)
+    }
+
     pub(super) fn cpus(&mut self, item: &Item<'_>) -> Option<Located<Limit<Cpus>>> {
         let value = match item.value {
             DeValue::String(text) if text == "none" => Ok(Limit::Unlimited),
@@ -169,15 +181,19 @@ impl Reader {
         let name = name.get_ref().as_ref();
         let item = Item { key: format!("env.set.{name}"), line, value: value.get_ref() };
         let text = self.string(&item, "a string")?;
-        let checked = if name.is_empty() || name.contains(['=', '\0']) {
-            Err(ValueError::EnvName { text: name.to_owned() })
-        } else if text.contains('\0') {
-            Err(ValueError::Nul)
-        } else {
-            Ok(text.into())
-        };
+        let checked = env_name(name).and_then(|_| match text.contains('\0') {
+            true => Err(ValueError::Nul),
+            false => Ok(text.into()),
+        });
         self.located(&item, checked).map(|value| (name.to_owned(), value))
     }
+}
+
+pub(super) fn env_name(text: &str) -> Result<String, ValueError> {
+    if text.is_empty() || text.contains(['=', '\0']) {
+        return Err(ValueError::EnvName { text: text.to_owned() });
+    }
+    Ok(text.to_owned())
 }
 
 pub(super) fn kind_of(value: &DeValue<'_>) -> &'static str {

@@ -95,6 +95,32 @@ fn a_layer_narrows_and_never_widens() {
 }
 
 #[test]
+fn a_layer_that_only_narrows_leaves_the_rest_alone() {
+    let user = ["+*.example.org", "?asked.example.org", "+tcp://db.example.org:5432"];
+    let rules = ["-evil.example.org", "?new.example.org", "+asked.example.org", "+other.net"];
+    let narrowing = |lines: &[&str]| Layer { only_narrows: true, ..layer(lines) };
+    let policy = Policy::new(vec![layer(&user), narrowing(&rules)]);
+    for (host, action) in [
+        ("a.example.org", Allow),
+        ("evil.example.org", Deny),
+        ("asked.example.org", Ask),
+        ("new.example.org", Ask),
+        ("other.net", Deny),
+        ("another.net", Deny),
+    ] {
+        assert_eq!(tls(&policy, host, 443), action, "{host}");
+        assert_eq!(policy.name(&name(host)).is_ok(), action != Deny, "{host}");
+    }
+    let db = name("db.example.org");
+    assert!(matches!(policy.connection(Host::Name(&db), 5432), Connection::Pass(_)));
+    let other = name("other.net");
+    assert_eq!(why(policy.name(&other)), "not-allowed");
+    let alone = Policy::new(vec![narrowing(&["-evil.example.org"])]);
+    assert_eq!(tls(&alone, "a.example.org", 443), Deny, "nobody has a say");
+    assert_eq!(why(Policy::new(vec![layer(&["+*"]), narrowing(&[])]).name(&other)), "ok");
+}
+
+#[test]
 fn requests_are_judged_by_method_and_path() {
     let policy = policy(&[
         "+https://GET,HEAD@api.example.org",
@@ -246,7 +272,7 @@ fn lines() -> impl Strategy<Value = Vec<String>> {
 proptest! {
     #[test]
     fn order_does_not_matter_and_more_layers_never_widen(
-        first in lines(), second in lines(), is_tls: bool, port in prop::sample::select(vec![80_u16, 443]),
+        first in lines(), second in lines(), only_narrows: bool, is_tls: bool, port in prop::sample::select(vec![80_u16, 443]),
         host in prop::sample::select(vec!["b", "a.b", "c.a.b", "d.b", "e"]),
         method in prop::sample::select(vec!["GET", "PUT"]),
         path in prop::sample::select(vec!["/", "/x", "/x/y"]),
@@ -257,7 +283,7 @@ proptest! {
         let request = Request { method, path };
         let one = Policy::new(vec![layer(&first)]);
         let reversed: Vec<String> = first.iter().rev().cloned().collect();
-        let both = Policy::new(vec![layer(&first), layer(&second)]);
+        let both = Policy::new(vec![layer(&first), Layer { only_narrows, ..layer(&second) }]);
         let of = |policy: &Policy| policy.request(host, port, is_tls, request).action;
         prop_assert_eq!(of(&one), of(&Policy::new(vec![layer(&reversed)])));
         prop_assert!(of(&both) >= of(&one));
