@@ -32,7 +32,7 @@ pub enum Scope {
     Read,
     /// Make, use and delete sandboxes.
     Run,
-    /// Make and revoke keys.
+    /// Make and revoke keys, set and delete secrets.
     Admin,
 }
 

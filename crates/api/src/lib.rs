@@ -20,6 +20,7 @@ pub mod ports;
 pub mod protect;
 pub mod sandbox;
 mod schema;
+pub mod secret;
 pub mod server;
 pub mod service;
 pub mod time;

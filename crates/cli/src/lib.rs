@@ -9,6 +9,7 @@ mod error;
 mod exec;
 mod explain;
 mod policy;
+mod prompt;
 #[cfg(test)]
 mod reference;
 mod remote;

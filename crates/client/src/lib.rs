@@ -27,6 +27,7 @@ pub mod followed;
 mod keys;
 mod ports;
 mod sandboxes;
+mod secrets;
 mod server;
 mod sse;
 mod wait;

@@ -9,6 +9,7 @@
 //! | what survives the server | [`records`] |
 //! | what a start does with what it finds | [`reconcile`] |
 //! | who changes a sandbox, and how | `owner` |
+//! | what is secret | [`secrets`] |
 //! | what can be asked | [`Engine`] |
 //! | what a sandbox that runs can be asked, in the API's words | [`inside`] |
 //! | the same in the guest's words, every byte of its answers doubted | [`guest`] |
@@ -28,6 +29,7 @@ pub mod lifecycle;
 mod owner;
 pub mod reconcile;
 pub mod records;
+pub mod secrets;
 mod services;
 pub mod state;
 mod told;

@@ -99,7 +99,7 @@ impl Failure {
         self
     }
 
-    fn of(error: ApiError, cause: &dyn Error) -> Self {
+    pub(crate) fn of(error: ApiError, cause: &dyn Error) -> Self {
         Self { error: Box::new(error), cause: cause.source().map(chain) }
     }
 }

@@ -14,6 +14,9 @@ const LEFT_OUT = {
   connect_port: "a WebSocket, likewise",
   get_metrics: "for what collects metrics",
   get_openapi: "for tools",
+  list_secrets: "for operators: `atoll secret list`",
+  set_secret: "likewise",
+  delete_secret: "likewise",
 };
 
 /** What requests may have and the SDK never says. */

@@ -18,6 +18,7 @@ mod man;
 mod policy;
 mod ps;
 pub(crate) mod run;
+mod secret;
 mod serve;
 mod shell;
 mod show;
@@ -61,6 +62,7 @@ pub(crate) enum Command {
     Delete(act::Args),
     Events(events::Args),
     Keys(keys::Args),
+    Secret(secret::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -92,6 +94,7 @@ impl Command {
             Self::Delete(args) => act::run(args, Verb::Delete),
             Self::Events(args) => events::run(args),
             Self::Keys(args) => keys::run(args),
+            Self::Secret(args) => secret::run(args),
             Self::Completions(args) => completions::run(args),
             Self::Man(args) => man::run(args),
         }

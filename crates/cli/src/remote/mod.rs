@@ -40,6 +40,11 @@ impl Remote {
         if self.json { Format::Json } else { Format::Text }
     }
 
+    /// Whether a server was named, or one is to be started.
+    pub(crate) fn names_a_server(&self) -> bool {
+        self.host.is_some() || self.start_server || env::ATOLL_HOST.get().is_some()
+    }
+
     /// A client of the server, which is started if that was asked for.
     pub(crate) fn client(&self) -> Result<Client, CliError> {
         let endpoint = match (&self.host, env::ATOLL_HOST.get()) {

@@ -20,6 +20,7 @@ const BELOW: &str = "/sandboxes/sbx_00000000000000000000/guest";
 ///     STATE/sandboxes/     what is kept of each sandbox
 ///     STATE/records.sqlite what is remembered of them
 ///     STATE/keys.json      hashes of the keys of the API
+///     STATE/secrets        secrets, encrypted; with secrets.key and secrets.lock
 ///     STATE/lock           locked by the server that lives
 ///     STATE/log            what a server says that a client started
 ///     STATE/first-key      the first key, until somebody takes it away
@@ -62,6 +63,12 @@ impl Places {
 
     /// Makes the directories that are not there, for nobody else.
     pub(crate) fn make(&self) -> Result<(), CliError> {
+        self.make_state()?;
+        make(self.socket.parent().unwrap_or(Path::new("/")))
+    }
+
+    /// The same for the state directory alone.
+    pub(crate) fn make_state(&self) -> Result<(), CliError> {
         make(&self.state)?;
         let metadata = self.state.metadata().map_err(|error| {
             CliError::new(format!("cannot look at {}", shown(&self.state))).because(error)
@@ -72,7 +79,7 @@ impl Places {
                 format!("{} belongs to others, or others may write there", shown(&self.state));
             return Err(CliError::new(message).hint("choose a directory of your own, of mode 700"));
         }
-        make(self.socket.parent().unwrap_or(Path::new("/")))
+        Ok(())
     }
 
     /// Locks the state directory for this process alone, until what it gives is dropped.

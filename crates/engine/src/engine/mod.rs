@@ -28,6 +28,7 @@ use atoll_api::sandbox::{
     State, Tier, Timeline,
 };
 use atoll_api::service::ServiceStatus;
+use atoll_store::secret::Secrets;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) records: Records,
+    pub(crate) secrets: Arc<Secrets>,
     /// Turns true when the engine shuts down.
     closing: watch::Sender<bool>,
     directory: Mutex<Directory>,
@@ -343,6 +345,10 @@ impl Engine {
             return Err(OperationError::ShuttingDown);
         }
         directory.get(id).cloned().ok_or(OperationError::NotFound { id })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Runs a task that ends with the engine.

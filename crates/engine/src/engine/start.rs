@@ -12,7 +12,8 @@ use crate::records::{Change, Fate, Record, Records};
 use crate::told;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{EventKind, State};
-use std::path::PathBuf;
+use atoll_store::secret::Secrets;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -25,7 +26,7 @@ const SYNC_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 impl Engine {
-    /// Starts on the records in `path`, which are made if there are none.
+    /// Starts on the records in `path`, which are made if there are none. Secrets are beside them.
     ///
     /// On return every sandbox that could be taken up is, and names are right; what is
     /// to be stopped or removed is so soon after. Trouble with a single sandbox makes
@@ -42,6 +43,7 @@ impl Engine {
         path: PathBuf,
     ) -> Result<Self, StartError> {
         let host = backend.clone();
+        let beside = path.parent().unwrap_or(Path::new(".")).to_owned();
         let looked = task::spawn_blocking(move || {
             let (records, known) =
                 Records::open(&path, config.records_bytes_max).map_err(StartError::Records)?;
@@ -54,6 +56,7 @@ impl Engine {
             backend,
             clock,
             records,
+            secrets: Arc::new(Secrets::of(beside)),
             closing: watch::Sender::new(false),
             directory: Mutex::new(Directory::new(config.sandboxes_max)),
             came_true,

@@ -14,6 +14,7 @@ mod git;
 mod keys;
 mod ports;
 mod sandboxes;
+mod secrets;
 mod server;
 mod services;
 mod wait;
@@ -87,6 +88,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(files::routes())
         .merge(keys::routes())
         .merge(ports::routes())
+        .merge(secrets::routes())
         .merge(server::routes())
         .merge(services::routes())
         .merge(git::routes())

@@ -11,7 +11,8 @@ fn operations() -> Vec<(String, String)> {
     let mut operations = Vec::new();
     for (path, item) in api["paths"].as_object().unwrap() {
         let path = path.replace("{sandbox}", "web").replace("{key}", "key_00000000000000000000");
-        let path = path.replace("{service}", "web").replace("{port}", "80");
+        let path =
+            path.replace("{secret}", "TOKEN").replace("{service}", "web").replace("{port}", "80");
         for method in item.as_object().unwrap().keys() {
             operations.push((method.to_uppercase(), path.clone()));
         }
@@ -25,6 +26,7 @@ fn needed(method: &str, path: &str) -> Option<Scope> {
     match (method, path) {
         (_, "/healthz") => None,
         (_, path) if path.starts_with("/v1/keys") => Some(Scope::Admin),
+        ("PUT" | "DELETE", path) if path.starts_with("/v1/secrets") => Some(Scope::Admin),
         // A connection to a port can do whatever is behind it.
         ("GET", path) if path.ends_with("/connect") => Some(Scope::Run),
         // What commands print is theirs who run them.

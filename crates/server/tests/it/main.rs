@@ -13,6 +13,7 @@ mod logs;
 mod openapi;
 mod preview;
 mod sandboxes;
+mod secrets;
 mod shutdown;
 mod silence;
 mod support;

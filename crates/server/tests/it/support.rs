@@ -57,6 +57,11 @@ impl World {
         }
     }
 
+    /// Where everything is kept.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     pub(crate) async fn start(&self) -> Running {
         self.start_with(Fake::on(&self.host)).await
     }

@@ -1002,6 +1002,13 @@ export interface components {
              */
             droppedBytes: number;
         };
+        /** @description Sets a secret: its value as text, or in base64. `Debug` shows neither. */
+        PutSecret: {
+            /** @description The value as text, of 1 to 65536 bytes. */
+            value?: string;
+            /** @description The value in base64 (RFC 4648, section 4), where it is no text. */
+            valueBase64?: string;
+        };
         /** @description What shows that a service can be used. */
         Ready: {
             /**
@@ -1158,6 +1165,25 @@ export interface components {
          * @enum {string}
          */
         Scope: "read" | "run" | "admin";
+        /** @description A secret, without its value. */
+        Secret: {
+            /** @description When it was first set. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description Its name. */
+            name: components["schemas"]["SecretName"];
+            /** @description When it was last set. */
+            updatedAt: components["schemas"]["Timestamp"];
+        };
+        /**
+         * @description A name of a secret; dots alone are none.
+         * @example GITHUB
+         */
+        SecretName: string;
+        /** @description All secrets of a server by name, without their values; there are at most 1000. */
+        Secrets: {
+            /** @description The secrets. */
+            secrets: components["schemas"]["Secret"][];
+        };
         /**
          * @description A service: started with the sandbox and whenever it wakes, and kept running. It has either
          *     a `command` or a `shell`.

@@ -5,6 +5,7 @@ mod exec;
 mod hostile;
 mod look;
 mod sandboxes;
+mod secret;
 mod start;
 mod terminal;
 mod under_kill;

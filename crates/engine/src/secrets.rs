@@ -1,0 +1,129 @@
+//! The secrets of a server, in the API's words. They lie beside the records.
+
+use crate::engine::Engine;
+use crate::error::{hopeless, plain};
+use atoll_api::error::{ApiError, ErrorCode};
+use atoll_api::secret::{Secret, SecretName};
+use atoll_api::time::Timestamp;
+pub use atoll_store::secret::Value;
+use atoll_store::secret::{SECRETS_COUNT_MAX, SecretError, Was};
+use tokio::task::spawn_blocking;
+
+/// Why secrets could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct SecretsError(#[from] SecretError);
+
+impl SecretsError {
+    /// What the caller is answered.
+    pub fn to_api(&self) -> ApiError {
+        let limit = |limit: &str, value: usize, next_step: &str| {
+            let mut answer = hopeless(ErrorCode::Capacity, self, next_step);
+            answer.details.limit = Some(limit.to_owned());
+            answer.details.limit_value = u64::try_from(value).ok();
+            answer
+        };
+        match &self.0 {
+            SecretError::NotFound { .. } => {
+                plain(ErrorCode::NotFound, self, "list the secrets that there are")
+            }
+            SecretError::TooMany => {
+                limit("secrets_count_max", SECRETS_COUNT_MAX, "delete a secret that is not needed")
+            }
+            SecretError::Full => {
+                let most = atoll_store::secret::ALL_BYTES_MAX;
+                limit("secrets_bytes_max", most, "delete a secret that is not needed")
+            }
+            SecretError::Empty | SecretError::TooLarge => {
+                let mut answer = hopeless(ErrorCode::Invalid, self, "set another value");
+                answer.details.field = Some("value".to_owned());
+                answer
+            }
+            SecretError::File { .. }
+            | SecretError::NotPrivate { .. }
+            | SecretError::KeyMissing { .. }
+            | SecretError::KeyDamaged { .. }
+            | SecretError::WrongKey { .. }
+            | SecretError::Damaged { .. }
+            | SecretError::TooNew { .. }
+            | SecretError::Cipher { .. } => {
+                let next_step = "see the server's log; secrets are as they were";
+                let mut answer = hopeless(ErrorCode::Internal, self, next_step);
+                // Paths of the host are the operator's business.
+                answer.message = "the secrets could not be used".to_owned();
+                answer
+            }
+        }
+    }
+}
+
+/// A secret as the API shows it.
+pub fn view(secret: &atoll_store::secret::Secret) -> Secret {
+    let time = |us| Timestamp::from_unix_us(us).unwrap_or(Timestamp::UNIX_EPOCH);
+    Secret {
+        name: secret.name.as_str().parse().expect("names are the same here and there"),
+        created_at: time(secret.created_us),
+        updated_at: time(secret.updated_us),
+    }
+}
+
+/// A name as the store has it.
+pub fn stored_name(name: &SecretName) -> atoll_store::secret::SecretName {
+    name.as_str().parse().expect("names are the same here and there")
+}
+
+impl Engine {
+    /// All secrets by name, also those that another program has set.
+    ///
+    /// # Errors
+    /// See [`SecretsError`].
+    pub async fn secrets(&self) -> Result<Vec<Secret>, SecretsError> {
+        let secrets = self.shared().secrets.clone();
+        let all = spawn_blocking(move || secrets.all()).await.expect("a look does not panic")?;
+        Ok(all.iter().map(view).collect())
+    }
+
+    /// The value of one, for who puts it into what leaves a sandbox.
+    ///
+    /// # Errors
+    /// See [`SecretsError`].
+    pub async fn secret(&self, name: &SecretName) -> Result<Option<Value>, SecretsError> {
+        let (secrets, name) = (self.shared().secrets.clone(), stored_name(name));
+        Ok(spawn_blocking(move || secrets.get(&name)).await.expect("a look does not panic")?)
+    }
+
+    /// Sets a secret, and gives it and whether it is a new one. Who asks has no say any more once
+    /// it has begun.
+    ///
+    /// # Errors
+    /// See [`SecretsError`]; all are as they were then.
+    pub async fn set_secret(
+        &self,
+        name: &SecretName,
+        value: Vec<u8>,
+    ) -> Result<(Secret, bool), SecretsError> {
+        let (secrets, now) = (self.shared().secrets.clone(), self.shared().clock.now());
+        let stored = stored_name(name);
+        let set = spawn_blocking(move || {
+            let was = secrets.set(&stored, &Value::new(value)?, now.unix_us())?;
+            let all = secrets.all()?;
+            let found = all.iter().find(|secret| secret.name == stored).map(view);
+            Ok::<_, SecretError>((found, was == Was::New))
+        });
+        let (found, is_new) = set.await.expect("it does not panic")?;
+        // Somebody may have deleted it meanwhile.
+        let unseen = Secret { name: name.clone(), created_at: now, updated_at: now };
+        Ok((found.unwrap_or(unseen), is_new))
+    }
+
+    /// Deletes a secret.
+    ///
+    /// # Errors
+    /// See [`SecretsError`].
+    pub async fn delete_secret(&self, name: &SecretName) -> Result<(), SecretsError> {
+        let secrets = self.shared().secrets.clone();
+        let name = stored_name(name);
+        let deleted = spawn_blocking(move || secrets.delete(&name)).await;
+        Ok(deleted.expect("it does not panic")?)
+    }
+}
