@@ -20,7 +20,7 @@ mod rules;
 mod sockets;
 
 use crate::scm;
-use netlink::{Outcome, exchange};
+use netlink::{Outcome, Outcomes, exchange};
 use rustix::io::Errno;
 use rustix::net::netlink::NETFILTER;
 use sockets::Sockets;
@@ -154,7 +154,10 @@ pub(crate) enum Step {
 
 /// Says whether there is IPv6, too.
 fn route() -> Result<bool, Errno> {
-    let outcomes = exchange(None, &rules::ROUTES)?;
+    routed(&exchange(None, &rules::ROUTES)?)
+}
+
+fn routed(outcomes: &Outcomes) -> Result<bool, Errno> {
     let mut has_ipv6 = true;
     for number in 1..=rules::ROUTES.messages() {
         match outcomes.of(number) {
@@ -178,6 +181,10 @@ fn rule() -> Result<bool, Errno> {
         Err(errno) if is_missing(errno) => return Ok(false),
         Err(errno) => return Err(errno),
     };
+    ruled(&outcomes)
+}
+
+fn ruled(outcomes: &Outcomes) -> Result<bool, Errno> {
     match (outcomes.failure(), outcomes.of(rules::LAST_RULE)) {
         (None, Outcome::Done) => Ok(true),
         (Some(errno), _) if is_missing(errno) => Ok(false),
@@ -196,4 +203,45 @@ fn is_missing(errno: Errno) -> bool {
 fn let_everybody_serve() {
     let path = c"/proc/sys/net/ipv4/ip_unprivileged_port_start";
     crate::netns::write(path, b"0").ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcomes(said: &[(u8, i32)]) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        for (number, errno) in said {
+            outcomes.take(&netlink::said(u32::from(*number), *errno));
+        }
+        outcomes
+    }
+
+    #[test]
+    fn a_kernel_without_ipv6_is_told_from_one_that_fails() {
+        let of = |v4: i32, v6: i32| {
+            let said = [(1, 0), (2, v4), (3, v4), (4, v6), (5, v6)];
+            routed(&outcomes(&said))
+        };
+        assert_eq!(of(0, 0), Ok(true));
+        for absent in [libc::EOPNOTSUPP, libc::EAFNOSUPPORT, libc::EACCES] {
+            assert_eq!(of(0, -absent), Ok(false));
+            assert!(of(-absent, 0).is_err());
+        }
+        assert_eq!(of(0, -libc::ENOMEM), Err(Errno::NOMEM));
+        assert_eq!(routed(&outcomes(&[(1, 0), (2, 0), (3, 0), (4, 0)])), Err(Errno::PROTO));
+        let without_route = [(1, 0), (2, 0), (3, 0), (4, -libc::EACCES), (5, -libc::EINVAL)];
+        assert_eq!(routed(&outcomes(&without_route)), Ok(false));
+    }
+
+    #[test]
+    fn a_kernel_without_nf_tables_is_told_from_one_that_fails() {
+        let last = rules::LAST_RULE;
+        assert_eq!(ruled(&outcomes(&[(last, 0)])), Ok(true));
+        // No subsystem at all, or no module for an expression.
+        assert_eq!(ruled(&outcomes(&[(1, -libc::EOPNOTSUPP)])), Ok(false));
+        assert_eq!(ruled(&outcomes(&[(8, -libc::ENOENT), (last, 0)])), Ok(false));
+        assert_eq!(ruled(&outcomes(&[(3, -libc::EPERM)])), Err(Errno::PERM));
+        assert_eq!(ruled(&outcomes(&[])), Err(Errno::PROTO));
+    }
 }

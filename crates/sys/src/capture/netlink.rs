@@ -18,6 +18,12 @@ pub(super) enum Outcome {
     Failed(Errno),
 }
 
+impl Default for Outcomes {
+    fn default() -> Self {
+        Self([Outcome::Silence; MESSAGES_MAX])
+    }
+}
+
 impl Outcomes {
     pub(super) fn of(&self, number: u8) -> Outcome {
         self.0.get(usize::from(number)).copied().unwrap_or(Outcome::Silence)
@@ -32,7 +38,7 @@ impl Outcomes {
     }
 
     /// Takes up one message of the kernel's (`struct nlmsghdr` and `struct nlmsgerr`).
-    fn take(&mut self, bytes: &[u8]) {
+    pub(super) fn take(&mut self, bytes: &[u8]) {
         const NLMSG_ERROR: u16 = 2;
         let Some((head, rest)) = bytes.split_first_chunk::<16>() else { return };
         let Some(errno) = rest.first_chunk::<4>() else { return };
@@ -70,7 +76,7 @@ pub(super) fn exchange<const N: usize>(
     if rustix::net::send(&socket, bytes, SendFlags::empty())? != bytes.len() {
         return Err(Errno::MSGSIZE);
     }
-    let mut outcomes = Outcomes([Outcome::Silence; MESSAGES_MAX]);
+    let mut outcomes = Outcomes::default();
     loop {
         let mut answer = [0; 2048];
         match rustix::net::recv(&socket, &mut answer, RecvFlags::DONTWAIT) {
@@ -82,18 +88,20 @@ pub(super) fn exchange<const N: usize>(
     }
 }
 
+/// What the kernel says to a message.
+#[cfg(test)]
+pub(super) fn said(number: u32, errno: i32) -> Vec<u8> {
+    let head = [36_u32.to_ne_bytes(), [2, 0, 0, 0], number.to_ne_bytes(), [0; 4]];
+    [&head.concat()[..], &errno.to_ne_bytes(), &[0; 16]].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(number: u32, errno: i32) -> Vec<u8> {
-        let head = [36_u32.to_ne_bytes(), [2, 0, 0, 0], number.to_ne_bytes(), [0; 4]];
-        [&head.concat()[..], &errno.to_ne_bytes(), &[0; 16]].concat()
-    }
-
     #[test]
     fn what_the_kernel_says_is_told_by_number_and_a_failure_stays_one() {
-        let mut outcomes = Outcomes([Outcome::Silence; MESSAGES_MAX]);
+        let mut outcomes = Outcomes::default();
         outcomes.take(&said(2, 0));
         outcomes.take(&said(5, -libc::EOPNOTSUPP));
         outcomes.take(&said(5, 0));

@@ -325,3 +325,37 @@ const fn capture_tcp(batch: &mut Batch) {
     accept(batch);
     end_rule(batch, rule);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A line for each message: its type, its flags, and what is in it.
+    fn lines<const N: usize>(messages: &Bytes<N>) -> String {
+        let mut rest = messages.as_slice();
+        let mut lines = String::new();
+        while let [a, b, c, d, e, f, g, h, ..] = *rest {
+            let length = usize::try_from(u32::from_ne_bytes([a, b, c, d])).unwrap();
+            let kind = u16::from_ne_bytes([e, f]);
+            let flags = u16::from_ne_bytes([g, h]);
+            let hex: String = rest[16..length].iter().map(|byte| format!("{byte:02x}")).collect();
+            lines += &format!("{kind:04x} {flags:04x} {hex}\n");
+            rest = &rest[length..];
+        }
+        lines
+    }
+
+    /// Numbers within are of either order of bytes, so the snapshot is of one.
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn the_messages_are_these() {
+        let found = format!("routes\n{}rules\n{}", lines(&ROUTES), lines(&RULES));
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/capture/rules.snap");
+        let expected = std::fs::read_to_string(path).unwrap_or_default();
+        if found != expected {
+            let new = format!("{path}.pending-snap");
+            std::fs::write(&new, found).unwrap();
+            panic!("{path} is not what is sent; {new} is");
+        }
+    }
+}

@@ -31,8 +31,13 @@ impl Sockets {
     ) -> Result<Self, Errno> {
         let mut sockets = Self { all: [const { None }; DESCRIPTORS_MAX], tcp: 0, count: 0 };
         let v4 = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        let v6 = has_ipv6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
-        let addresses = || [Some(v4), v6].into_iter().flatten();
+        let v6 = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        let has_ipv6 = has_ipv6
+            && match socket(v6, SocketType::STREAM) {
+                Err(Errno::AFNOSUPPORT) => false,
+                socket => socket.map(|_| true)?,
+            };
+        let addresses = || [v4, v6].into_iter().take(1 + usize::from(has_ipv6));
         if is_complete {
             for address in addresses() {
                 let socket = listener(SocketAddr::new(address, PORT))?;
@@ -108,6 +113,10 @@ fn for_dns(address: IpAddr) -> Result<OwnedFd, Errno> {
         IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
     };
     crate::raw::set_option(socket.as_fd(), level, option)?;
+    if address.is_ipv6() {
+        // An answer may come from any address, though none of them is ours.
+        sockopt::set_ipv6_freebind(&socket, true)?;
+    }
     rustix::net::bind(&socket, &SocketAddr::new(address, DNS_PORT))?;
     Ok(socket)
 }
