@@ -12,6 +12,18 @@ pub struct Connect {
     pub port: u16,
 }
 
+/// The sockets at which all arrives that leaves the sandbox's network, which come along with
+/// this answer's first byte: those that listen, then those for DNS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listeners {
+    /// How many listen.
+    pub tcp: u8,
+    /// How many receive queries.
+    pub udp: u8,
+    /// All TCP arrives, not only what is for certain ports.
+    pub is_complete: bool,
+}
+
 /// Waits until something listens on a port. Answered by `Done`, or by a problem
 /// `timed_out`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -71,6 +71,9 @@ pub enum Request {
     WaitForPort(ports::Wait),
     /// Lists the ports that something listens on. Answered by [`Reply::Ports`].
     Ports,
+    /// Asks for what the sandbox's network leads to, over a unix socket. Answered by
+    /// [`Reply::Listeners`], or by a problem `not_found` where it leads nowhere.
+    Listeners,
     /// Asks every process to end, kills what has not by then, and ends the guest.
     /// Answered by [`Reply::Done`] just before; not taken back when the connection
     /// ends. Asked again, the shorter time holds.
@@ -136,6 +139,8 @@ pub enum Reply {
     Connected,
     /// Ports that something listens on.
     Ports(Vec<Listening>),
+    /// What the sandbox's network leads to.
+    Listeners(ports::Listeners),
 }
 
 /// How a guest is.

@@ -5,8 +5,9 @@ use atoll_protocol::frame::{self, Decoder, Kind};
 use atoll_protocol::hello::Hello;
 use atoll_protocol::problem::Problem;
 use atoll_protocol::request::{Reply, Request};
+use atoll_sys::capture::Listeners;
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
 use rustix::process::{Pid, PidfdFlags};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -47,6 +48,8 @@ pub struct Spawned {
     pub cloned_us: u64,
     /// Microseconds from the order to its listening.
     pub ready_us: u64,
+    /// The cookie of its network, if that is captured: for [`listeners`].
+    pub network: Option<u64>,
 }
 
 impl Spawner {
@@ -126,8 +129,8 @@ impl Spawning {
         let (length, pidfd) = atoll_sys::scm::receive(self.answer.as_fd(), &mut buffer)
             .map_err(|_| SpawnError::Lost)?;
         match (serde_json::from_slice(&buffer[..length]), pidfd) {
-            (Ok(Answer::Started { pid, cloned_us, ready_us }), Some(pidfd)) => {
-                Ok(Spawned { pidfd, pid, cloned_us, ready_us })
+            (Ok(Answer::Started { pid, cloned_us, ready_us, network }), Some(pidfd)) => {
+                Ok(Spawned { pidfd, pid, cloned_us, ready_us, network })
             }
             (Ok(Answer::Failed(failed)), _) => Err(SpawnError::Failed(failed)),
             (Ok(Answer::Started { .. }) | Err(_), _) => Err(SpawnError::Lost),
@@ -195,7 +198,86 @@ pub fn tell(socket: &Path, request: &Request) -> io::Result<()> {
 /// As [`tell`]; `TimedOut` if no answer comes in `patience`; `InvalidData` if what
 /// comes is none; the guest's own problem as `Other`.
 pub fn ask(socket: &Path, request: &Request, patience: Duration) -> io::Result<Reply> {
-    let mut stream = begin(socket, request)?;
+    converse(socket, request, patience, |mut stream, space| stream.read(space))
+}
+
+/// Asks the guest at `socket` for what its network leads to, which is that of this cookie
+/// (see [`Spawned::network`]). Works the same after a start and for a guest that was found.
+///
+/// What comes is doubted: only sockets of the right kinds, made in that network, are taken.
+/// The guest keeps copies, which are told what ours are told.
+///
+/// # Errors
+///
+/// As [`ask`]; `InvalidData` where anything else is handed over.
+pub fn listeners(socket: &Path, network: u64, patience: Duration) -> io::Result<Listeners> {
+    let mut fds = Vec::new();
+    let receive = |stream: &UnixStream, space: &mut [u8]| {
+        let (length, more) = atoll_sys::scm::receive_all(stream.as_fd(), space)?;
+        fds.extend(more);
+        if fds.len() > atoll_sys::scm::DESCRIPTORS_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "too many descriptors"));
+        }
+        Ok(length)
+    };
+    let reply = converse(socket, &Request::Listeners, patience, receive);
+    let taken = reply.and_then(|reply| take(reply, &fds, network));
+    let (tcp, is_complete) = taken.inspect_err(|_| {
+        for fd in &fds {
+            // Who closes one that lingers waits for its other side.
+            sockopt::set_socket_linger(fd, None).ok();
+        }
+    })?;
+    let udp = fds.split_off(tcp);
+    Ok(Listeners { tcp: fds, udp, is_complete })
+}
+
+/// How many of the sockets listen, and whether they get all TCP; if they are what the guest
+/// says.
+fn take(reply: Reply, fds: &[OwnedFd], network: u64) -> io::Result<(usize, bool)> {
+    let other = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
+    let Reply::Listeners(said) = reply else { return Err(other("another answer")) };
+    let (tcp, udp) = (usize::from(said.tcp), usize::from(said.udp));
+    if tcp == 0 || udp == 0 || tcp + udp != fds.len() {
+        return Err(other("it handed over less or more than it says"));
+    }
+    let (listening, receiving) = fds.split_at(tcp);
+    for socket in fds {
+        let is_of_network = atoll_sys::socket::network(socket.as_fd()).ok() == Some(network);
+        if !is_of_network {
+            return Err(other("it handed over a socket that is of another network"));
+        }
+    }
+    let is_inet = |socket: &OwnedFd| {
+        matches!(sockopt::socket_domain(socket), Ok(AddressFamily::INET | AddressFamily::INET6))
+    };
+    let listens = |socket: &OwnedFd| {
+        is_inet(socket)
+            && sockopt::socket_type(socket) == Ok(SocketType::STREAM)
+            && sockopt::socket_protocol(socket) == Ok(Some(ipproto::TCP))
+            && sockopt::socket_acceptconn(socket) == Ok(true)
+    };
+    let receives = |socket: &OwnedFd| {
+        is_inet(socket)
+            && sockopt::socket_type(socket) == Ok(SocketType::DGRAM)
+            && sockopt::socket_protocol(socket) == Ok(Some(ipproto::UDP))
+    };
+    if !listening.iter().all(listens) || !receiving.iter().all(receives) {
+        return Err(other("it handed over something that does not listen"));
+    }
+    for socket in fds {
+        rustix::io::ioctl_fionbio(socket, true)?;
+    }
+    Ok((tcp, said.is_complete))
+}
+
+fn converse(
+    socket: &Path,
+    request: &Request,
+    patience: Duration,
+    mut receive: impl FnMut(&UnixStream, &mut [u8]) -> io::Result<usize>,
+) -> io::Result<Reply> {
+    let stream = begin(socket, request)?;
     let until = Instant::now() + patience;
     let mut decoder = Decoder::default();
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
@@ -218,7 +300,7 @@ pub fn ask(socket: &Path, request: &Request, patience: Duration) -> io::Result<R
             return Err(io::ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
-        let length = match stream.read(decoder.space()) {
+        let length = match receive(&stream, decoder.space()) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             length => length?,
         };

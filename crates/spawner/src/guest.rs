@@ -10,6 +10,7 @@ use atoll_jail::plan::Step;
 use atoll_jail::{apply, root, spec};
 use atoll_protocol::exec::User;
 use atoll_protocol::octets::Octets;
+use atoll_sys::capture::Listeners;
 use atoll_sys::process::{self, SignalSet};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
@@ -90,6 +91,7 @@ pub(crate) fn become_guest(
     plan: Plan,
     handed: Vec<OwnedFd>,
     socket: OwnedFd,
+    is_captured: bool,
 ) -> ! {
     process::set_signal_mask(SignalSet::ALL).ok();
     process::scrub_arguments(c"atoll-guest");
@@ -106,7 +108,9 @@ pub(crate) fn become_guest(
     if atoll_sys::fd::close_all_but(&own).is_err() {
         process::exit_now(1)
     }
-    let server = prepare(plan, handed, socket, &mut || admitted.next_tree());
+    let server = prepare(plan, handed, socket, &mut || admitted.next_tree()).and_then(|server| {
+        if is_captured { captured(server, &admitted.control) } else { Ok(server) }
+    });
     let said = match &server {
         Ok(_) => READY.to_vec(),
         Err(failed) => serde_json::to_vec(failed).unwrap_or_default(),
@@ -120,6 +124,14 @@ pub(crate) fn become_guest(
         }
         Ok(_) | Err(_) => process::exit_now(1),
     }
+}
+
+/// Has the guest keep what its network leads to, which the maker hands in last.
+fn captured(mut server: Server, control: &OwnedFd) -> Result<Server, Failed> {
+    Listeners::receive(control.as_fd())
+        .and_then(|listeners| server.keep_listeners(listeners))
+        .map_err(|error| Failed::io("listen", &error))?;
+    Ok(server)
 }
 
 /// Waits for the maker's last word; without it the server is gone, or the maker.

@@ -7,10 +7,11 @@ use atoll_guest::workload::now_us;
 use atoll_jail::confine::{Filters, Listening};
 use atoll_jail::enter::{self, EnterError, Launched, Side};
 use atoll_jail::{overlay, spec};
-use atoll_sys::capture::Capture;
+use atoll_sys::capture::{Capture, Listeners, Ports};
 use atoll_sys::netns;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::sync::LazyLock;
@@ -61,7 +62,8 @@ fn start(
     has_begun: impl FnOnce(),
 ) -> Result<(Answer, Launched), Failed> {
     // It takes the kernel as long as everything else, so it begins first.
-    let network = netns::prepare(Capture::None).map_err(|error| Failed::io("netns", &error))?;
+    let capture = order.capture.as_deref().map(Ports::new).map_or(Capture::None, Capture::All);
+    let network = netns::prepare(capture).map_err(|error| Failed::io("netns", &error))?;
     // Before anything of the host is looked at, which may take as long as it likes.
     has_begun();
     let is_root = rustix::process::geteuid().is_root();
@@ -94,7 +96,9 @@ fn start(
     let group = order.group.as_ref().map(|path| open(path.as_path())).transpose()?;
     let group = group.as_ref().map(OwnedFd::as_fd);
     let launched = match enter::enter(network, group).map_err(|error| refused(&error))? {
-        Side::Inside(newborn) => guest::become_guest(newborn, plan, handed, socket),
+        Side::Inside(newborn) => {
+            guest::become_guest(newborn, plan, handed, socket, order.capture.is_some())
+        }
         Side::Outside(launched) => launched,
     };
     let cloned_us = now_us() - begun_us;
@@ -105,9 +109,18 @@ fn start(
         let root = writable_root(layers, &userns)?;
         launched.hand(root.as_fd()).map_err(|error| refused(&error))?;
     }
+    let network = launched.listeners.as_ref().map(|one| hand(one, &launched)).transpose()?;
     await_ready(&launched)?;
     let (pid, ready_us) = (launched.pid, now_us() - begun_us);
-    Ok((Answer::Started { pid, cloned_us, ready_us }, launched))
+    Ok((Answer::Started { pid, cloned_us, ready_us, network }, launched))
+}
+
+/// Hands the guest what its network leads to; gives that network's cookie.
+fn hand(listeners: &Listeners, launched: &Launched) -> Result<u64, Failed> {
+    let failed = |error: io::Error| Failed::io("listen", &error);
+    listeners.send(launched.control.as_fd()).map_err(failed)?;
+    let first = listeners.tcp.first().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+    atoll_sys::socket::network(first.as_fd()).map_err(failed)
 }
 
 /// The root file system that may be written, with the image's owners as the sandbox's.

@@ -47,6 +47,10 @@ pub struct Order {
     /// Most processes and threads of the user that the commands run as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
+    /// Ports that have listeners where the kernel has no nf_tables, beside some that always
+    /// have. The network is not captured where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Vec<u16>>,
 }
 
 /// The root file system.
@@ -134,6 +138,8 @@ pub enum Answer {
         cloned_us: u64,
         /// See `cloned_us`.
         ready_us: u64,
+        /// The cookie of the network that is captured: the guest's listeners are of this one.
+        network: Option<u64>,
     },
     /// Nothing was started, and nothing is left of it.
     Failed(Failed),

@@ -45,6 +45,33 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<i32> {
     if result == 0 { Ok(peer.pid) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The cookie of the network namespace that a socket was made in: no other one has it, until
+/// the machine starts anew.
+///
+/// Source: `SO_NETNS_COOKIE` of the kernel's `net/core/sock.c` (Linux 5.14).
+///
+/// # Errors
+///
+/// It is no socket, `ENOPROTOOPT` before Linux 5.14.
+pub fn network(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    /// Of `asm-generic/socket.h`.
+    const SO_NETNS_COOKIE: libc::c_int = 71;
+    let mut cookie: u64 = 0;
+    let mut length = libc::socklen_t::try_from(size_of::<u64>()).unwrap_or(0);
+    // SAFETY: both results are written to values of ours, and the second says how
+    // long the first is.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Has nobody send descriptors to a unix socket: who tries is refused. Says whether
 /// this kernel can do that (Linux 6.16).
 ///

@@ -14,6 +14,7 @@ pub use progress::Progress;
 
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{Env, Limits, Tier};
+use atoll_sys::capture::Listeners;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -28,6 +29,9 @@ pub struct Spec {
     pub env: Env,
     /// Limits.
     pub limits: Limits,
+    /// All that leaves its network arrives at [`Backend::listeners`]: the ports that do so on
+    /// kernels without nf_tables, beside DNS, 80 and 443. Nothing leaves where this is none.
+    pub capture: Option<Vec<u16>>,
 }
 
 /// A sandbox whose processes run or are frozen.
@@ -172,6 +176,16 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`BackendError::NotFound`] if its processes are gone.
     fn adopt(&self, id: SandboxId) -> Result<Alive, BackendError>;
+
+    /// What the network of a sandbox whose processes run leads to, after [`Backend::start`] and
+    /// after [`Backend::adopt`]; none if its [`Spec`] says that nothing leaves. Its processes
+    /// may have begun to connect, and wait until somebody accepts.
+    ///
+    /// # Errors
+    /// Nothing reaches anybody from inside then.
+    fn listeners(&self, _id: SandboxId) -> Result<Option<Listeners>, BackendError> {
+        Ok(None)
+    }
 
     /// Freezes its processes; on return none of them runs.
     ///

@@ -64,7 +64,12 @@ pub struct Record {
 impl Record {
     /// What its backend has to know.
     pub fn spec(&self) -> Spec {
-        Spec { image: self.image.clone(), env: self.env.clone(), limits: self.limits }
+        Spec {
+            image: self.image.clone(),
+            env: self.env.clone(),
+            limits: self.limits,
+            capture: None,
+        }
     }
 
     /// What the API shows.

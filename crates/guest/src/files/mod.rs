@@ -156,6 +156,7 @@ fn answer(request: Request, channel: &mut Channel, root: &Root) -> Result<Option
         | Request::Connect(_)
         | Request::WaitForPort(_)
         | Request::Ports
+        | Request::Listeners
         | Request::Stop { .. } => {
             return Err(Problem::new(Code::Unsupported, "not a request about files").into());
         }

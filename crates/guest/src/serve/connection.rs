@@ -132,20 +132,18 @@ impl Connection {
         self.closing = true;
     }
 
-    /// Answers with the connected socket beside the first byte.
-    pub(super) fn answer_with(&mut self, socket: BorrowedFd<'_>) {
+    /// Answers with sockets beside the first byte.
+    pub(super) fn answer_with(&mut self, reply: &Reply, sockets: &[BorrowedFd<'_>]) {
         self.flush(0);
         self.role = Role::Served;
         self.closing = true;
         let mut bytes = Vec::new();
-        if !self.out.is_empty()
-            || frame::put_json(&mut bytes, Kind::Reply, &Reply::Connected).is_err()
-        {
+        if !self.out.is_empty() || frame::put_json(&mut bytes, Kind::Reply, reply).is_err() {
             self.closed = true;
             return;
         }
         // So few bytes fit whole, or the other side reads nothing at all.
-        if atoll_sys::scm::send(self.fd.as_fd(), &bytes, Some(socket)).is_err() {
+        if atoll_sys::scm::send_all(self.fd.as_fd(), &bytes, sockets).is_err() {
             self.closed = true;
         }
     }

@@ -14,7 +14,7 @@ use atoll_protocol::problem::{Code, Problem};
 use atoll_protocol::request::{Guest, Reply, Request, Use};
 use rustix::process::{Resource, Signal};
 use std::borrow::Cow;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 
 impl Server {
     pub(super) fn request(&mut self, index: usize, request: Request) -> Result<(), Problem> {
@@ -46,10 +46,15 @@ impl Server {
                 let now = self.clock.now();
                 Reply::Execs(self.execs.iter().map(|exec| exec.listed(now)).collect())
             }
-            Request::Ports => Reply::Ports(ports::listening()?),
+            Request::Ports => Reply::Ports(ports::listening(&self.own_sockets)?),
+            Request::WaitForPort(wait) => {
+                let own = self.own_sockets.clone();
+                return self.hand_to_worker(index, Work::WaitForPort { wait, own });
+            }
+            Request::Listeners => return self.hand_listeners(index),
             Request::Connect(connect) => match ports::connect_at_once(connect.port)? {
                 Some(socket) => {
-                    self.connections[index].answer_with(socket.as_fd());
+                    self.connections[index].answer_with(&Reply::Connected, &[socket.as_fd()]);
                     return Ok(());
                 }
                 None => return self.hand_to_worker(index, Work::Connect { port: connect.port }),
@@ -64,6 +69,22 @@ impl Server {
             request => return self.hand_to_worker(index, Work::Request(request)),
         };
         self.connections[index].answer(Ok(reply));
+        Ok(())
+    }
+
+    fn hand_listeners(&mut self, index: usize) -> Result<(), Problem> {
+        let Some(listeners) = &self.listeners else {
+            let text = "the sandbox's network is not captured";
+            return Err(Problem::new(Code::NotFound, text));
+        };
+        let count = |sockets: &[OwnedFd]| u8::try_from(sockets.len()).unwrap_or(u8::MAX);
+        let reply = Reply::Listeners(atoll_protocol::ports::Listeners {
+            tcp: count(&listeners.tcp),
+            udp: count(&listeners.udp),
+            is_complete: listeners.is_complete,
+        });
+        let all: Vec<_> = listeners.tcp.iter().chain(&listeners.udp).map(OwnedFd::as_fd).collect();
+        self.connections[index].answer_with(&reply, &all);
         Ok(())
     }
 

@@ -9,16 +9,21 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-/// What listens, by proc_pid_net(5).
+/// What listens, by proc_pid_net(5), but for sockets of our own, which have these inodes.
 ///
 /// # Errors
 ///
 /// A problem where `/proc` cannot be read.
-pub(super) fn listening() -> Result<Vec<Listening>, Problem> {
+pub(super) fn listening(own: &[u64]) -> Result<Vec<Listening>, Problem> {
     let mut found = Vec::new();
     for name in ["tcp", "tcp6"] {
         match fs::read_to_string(format!("/proc/self/net/{name}")) {
-            Ok(text) => found.extend(text.lines().skip(1).filter_map(parse)),
+            Ok(text) => {
+                let others = text.lines().skip(1).filter_map(parse);
+                found.extend(
+                    others.filter_map(|(one, inode)| (!own.contains(&inode)).then_some(one)),
+                );
+            }
             // IPv6 may be off.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && name == "tcp6" => {}
             Err(error) => {
@@ -32,8 +37,9 @@ pub(super) fn listening() -> Result<Vec<Listening>, Problem> {
     Ok(found)
 }
 
-/// A line of a socket that listens (state 0A): `sl: address:port remote state …`.
-fn parse(line: &str) -> Option<Listening> {
+/// A line of a socket that listens (state 0A), and its inode:
+/// `sl: address:port remote state queues timer retransmitted uid timeout inode …`.
+fn parse(line: &str) -> Option<(Listening, u64)> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (address, port) = fields.next()?.split_once(':')?;
     let _remote = fields.next()?;
@@ -41,7 +47,9 @@ fn parse(line: &str) -> Option<Listening> {
         return None;
     }
     let port = u16::from_str_radix(port, 16).ok()?;
-    Some(Listening { port, is_any_address: address.bytes().all(|digit| digit == b'0') })
+    let inode = fields.nth(5)?.parse().ok()?;
+    let is_any_address = address.bytes().all(|digit| digit == b'0');
+    Some((Listening { port, is_any_address }, inode))
 }
 
 /// How long a connection to a port may take where that may be waited for.
@@ -118,12 +126,15 @@ mod tests {
     #[test]
     fn only_sockets_that_listen_are_ports() {
         let head = "   0: 0100007F:1F90 00000000:0000 ";
-        let port = |line: &str| parse(line).map(|one| (one.port, one.is_any_address));
-        assert_eq!(port(&format!("{head}0A 00000000:00000000")), Some((8080, false)));
-        assert_eq!(port(&format!("{head}01 00000000:00000000")), None);
+        let rest = "00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0 0 10 0";
+        let port =
+            |line: &str| parse(line).map(|(one, inode)| (one.port, one.is_any_address, inode));
+        assert_eq!(port(&format!("{head}0A {rest}")), Some((8080, false, 4711)));
+        assert_eq!(port(&format!("{head}01 {rest}")), None);
+        assert_eq!(port(&format!("{head}0A 00000000:00000000")), None);
         let any =
             "1: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A";
-        assert_eq!(port(any), Some((80, true)));
+        assert_eq!(port(&format!("{any} {rest}")), Some((80, true, 4711)));
         assert_eq!(port("garbage"), None);
         assert_eq!(port("0: 0100007F:FFFFF 0 0A"), None);
     }

@@ -12,6 +12,7 @@ use atoll_protocol::frame::Kind;
 use atoll_protocol::hello::Hello;
 use atoll_protocol::problem::{Code, Problem};
 use atoll_protocol::request::{Reply, Request};
+use atoll_sys::capture::Listeners;
 use atoll_sys::process::{self, End, SignalSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -64,6 +65,10 @@ pub struct Server {
     pub(super) stopping_us: Option<u64>,
     /// Processes that serve a connection each.
     pub(super) workers: Vec<i32>,
+    /// What the network leads to, which the host asks for whenever it begins anew.
+    pub(super) listeners: Option<Listeners>,
+    /// The inodes of those that listen.
+    pub(super) own_sockets: Vec<u64>,
     buffer: Box<[u8; READ_BYTES]>,
     is_stopped: bool,
 }
@@ -110,9 +115,24 @@ impl Server {
             accept_us: 0,
             stopping_us: None,
             workers: Vec::new(),
+            listeners: None,
+            own_sockets: Vec::new(),
             buffer: Box::new([0; READ_BYTES]),
             is_stopped: false,
         })
+    }
+
+    /// Keeps what the sandbox's network leads to.
+    ///
+    /// # Errors
+    ///
+    /// They are no sockets.
+    pub fn keep_listeners(&mut self, listeners: Listeners) -> io::Result<()> {
+        for listener in &listeners.tcp {
+            self.own_sockets.push(rustix::fs::fstat(listener)?.st_ino);
+        }
+        self.listeners = Some(listeners);
+        Ok(())
     }
 
     /// Serves until it is asked to stop and every process has ended.

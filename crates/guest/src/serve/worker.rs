@@ -23,6 +23,11 @@ pub(super) enum Work {
     Connect {
         port: u16,
     },
+    /// Waits for a port, as which sockets of ours with these inodes do not count.
+    WaitForPort {
+        wait: Wait,
+        own: Vec<u64>,
+    },
 }
 
 /// How often is looked for a port that is waited for.
@@ -58,7 +63,7 @@ fn be_worker(fd: OwnedFd, decoder: Decoder, work: Work, walls: &mut dyn Walls) -
     }
     match work {
         Work::Connect { port } => connect(&mut channel, port),
-        Work::Request(Request::WaitForPort(wait)) => wait_for_port(&mut channel, wait),
+        Work::WaitForPort { wait, own } => wait_for_port(&mut channel, &wait, &own),
         Work::Request(request) => {
             let root = Root::of_process()?;
             // Whatever came of it, the host has been told or is gone.
@@ -89,10 +94,10 @@ fn connect(channel: &mut Channel, port: u16) -> io::Result<()> {
 }
 
 /// Looks until something listens, the time is over or nobody waits any more.
-fn wait_for_port(channel: &mut Channel, wait: Wait) -> io::Result<()> {
+fn wait_for_port(channel: &mut Channel, wait: &Wait, own: &[u64]) -> io::Result<()> {
     let deadline = Instant::now().checked_add(Duration::from_millis(wait.timeout_ms));
     loop {
-        match ports::listening() {
+        match ports::listening(own) {
             Ok(found) if found.iter().any(|one| one.port == wait.port) => {
                 return channel.send(Kind::Reply, &Reply::Done);
             }

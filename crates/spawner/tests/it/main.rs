@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod capture;
 mod death;
 mod root;
 mod start;
@@ -92,6 +93,7 @@ impl Host {
             group: None,
             open_files: Some(256),
             processes: None,
+            capture: None,
         }
     }
 

@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 /// Where what becomes `/etc` lies, beside the sandboxes.
 const ETC: &str = "etc";
 
+/// A sandbox's note of its network.
+const NETWORK: &str = "network";
+
 /// The directories of all sandboxes.
 #[derive(Debug)]
 pub(super) struct Places {
@@ -137,6 +140,34 @@ impl Places {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(call("read the sandbox's image")(error)),
         }
+    }
+
+    /// Notes which network a sandbox that runs has, by the cookie, or that it has none that is
+    /// captured: who takes it up later believes nobody inside about that.
+    pub(super) fn note_network(
+        &self,
+        id: SandboxId,
+        cookie: Option<u64>,
+    ) -> Result<(), BackendError> {
+        let step = call("note the sandbox's network");
+        let path = self.of(id).join(NETWORK);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(step(error)),
+            Ok(()) | Err(_) => {}
+        }
+        let Some(cookie) = cookie else { return Ok(()) };
+        std::os::unix::fs::symlink(cookie.to_string(), path).map_err(step)
+    }
+
+    /// The cookie of its network; none if that is not captured.
+    pub(super) fn network(&self, id: SandboxId) -> Result<Option<u64>, BackendError> {
+        let step = call("read the sandbox's network");
+        let link = match std::fs::read_link(self.of(id).join(NETWORK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            link => link.map_err(&step)?,
+        };
+        let cookie = link.to_str().and_then(|text| text.parse().ok());
+        cookie.map(Some).ok_or_else(|| step(io::ErrorKind::InvalidData.into()))
     }
 
     /// Removes something of a sandbox's, whatever is in it.

@@ -8,6 +8,7 @@
 //!        ├── home/         the sandbox's home: its user's, and kept while it is stopped
 //!        ├── image         a link to its root file system, unless that is this machine's
 //!        ├── upper/        what was written to that, if it can be; work/ belongs to it
+//!        ├── network       a link to the cookie of its network, if that is captured, while it runs
 //!        ├── guest         the guest's socket, while it runs
 //!        └── whole         written last: create has done all of it
 //! ```
@@ -27,6 +28,7 @@ use atoll_api::sandbox::{Stage, Tier};
 use atoll_jail::cgroup::{Group, Layout};
 use atoll_protocol::request::Request;
 use atoll_spawner::client::{self, Spawner};
+use atoll_sys::capture::Listeners;
 use host::Places;
 use identity::Identities;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -42,6 +44,9 @@ const FREEZE_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long killed processes may take to be gone.
 const KILL_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a guest may take to hand its sockets over.
+const LISTENERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a guest may take to stop its clock.
 const CLOCK_WITHIN: Duration = Duration::from_secs(2);
@@ -148,7 +153,12 @@ impl Backend for Container {
         // A process that is moved there waits for the whole machine, for some ms.
         let joined = group.as_ref().and_then(Group::join_path);
         order.group = joined.map(order::octets).transpose()?;
+        // Until it is known, there is no network of that cookie.
+        self.places.note_network(id, order.capture.as_ref().map(|_| 0))?;
         let spawned = self.spawner.spawn(&order).map_err(host::unspawned)?;
+        if spawned.network.is_some() {
+            self.places.note_network(id, spawned.network)?;
+        }
         progress.reached(Stage::NetworkReady)?;
         if let (Some(group), Some(pid)) = (&group, Pid::from_raw(spawned.pid)) {
             group
@@ -162,6 +172,13 @@ impl Backend for Container {
     fn adopt(&self, id: SandboxId) -> Result<Alive, BackendError> {
         let (_, exit) = self.guest(id)?.ok_or(BackendError::NotFound { id })?;
         Ok(Alive { exit, guest: self.places.socket(id) })
+    }
+
+    fn listeners(&self, id: SandboxId) -> Result<Option<Listeners>, BackendError> {
+        let Some(network) = self.places.network(id)? else { return Ok(None) };
+        client::listeners(&self.places.socket(id), network, LISTENERS_WITHIN)
+            .map(Some)
+            .map_err(host::call("take what leaves the sandbox's network"))
     }
 
     fn freeze(&self, id: SandboxId) -> Result<(), BackendError> {

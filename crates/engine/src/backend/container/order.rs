@@ -162,6 +162,7 @@ pub(super) fn order(
         open_files: None,
         // An ordinary server's own processes would count too.
         processes: rustix::process::geteuid().is_root().then_some(PROCESSES),
+        capture: spec.capture.clone(),
     })
 }
 

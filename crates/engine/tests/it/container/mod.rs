@@ -1,6 +1,7 @@
 //! Real sandboxes of the container tier, as root and as an ordinary user: each test
 //! runs once more in a process of that user's.
 
+mod capture;
 mod images;
 mod inside;
 mod life;
