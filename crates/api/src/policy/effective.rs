@@ -4,6 +4,7 @@ use super::document::Place;
 use super::network::{NetworkMode, NetworkRule, SecretBinding, UpstreamProxy};
 use super::pattern::{EnvPattern, PathPattern};
 use super::value::{Bytes, Cpus, Image, Isolation, WorkspaceMode};
+use crate::secret::SecretName;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
@@ -232,7 +233,7 @@ pub struct Network {
     /// How much may pass.
     pub budgets: Budgets,
     /// Stored secrets and what becomes of them, by name.
-    pub secrets: BTreeMap<String, Sourced<SecretBinding>>,
+    pub secrets: BTreeMap<SecretName, Sourced<SecretBinding>>,
 }
 
 /// Rules of a project's own file.

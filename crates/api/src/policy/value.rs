@@ -1,5 +1,6 @@
 //! Single values: sizes, times, shares, and the words a key may hold.
 
+use crate::secret::SecretNameError;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -79,11 +80,8 @@ pub enum ValueError {
     #[error("write a proxy as \"http://HOST:PORT\" or \"socks5://HOST:PORT\", or \"none\"")]
     Proxy,
     /// A name that no stored secret has.
-    #[error("{text:?} is not the name of a secret; write letters, digits, \"_\", \"-\" and \".\"")]
-    SecretName {
-        /// What was written.
-        text: String,
-    },
+    #[error(transparent)]
+    SecretName(#[from] SecretNameError),
     /// Nothing says where a secret may go.
     #[error(
         "it has no {missing}; write at = [\"https://HOST\"] and as = \"bearer\", or file = \"/PATH\""

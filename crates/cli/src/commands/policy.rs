@@ -1,12 +1,13 @@
-//! `atoll policy`: shows the policy in force, and explains what it means for a path.
+//! `atoll policy`: shows the policy in force, and explains what it means for a path or a
+//! destination.
 
 use crate::error::CliError;
 use crate::explain::explain;
+use crate::explain::network::{self, Destination};
 use crate::policy::{PolicyFlags, load, presets, show};
 use crate::status::Status;
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::path::PathBuf;
 
 /// Show and explain the policy
 #[derive(Debug, clap::Args)]
@@ -38,16 +39,23 @@ struct ShowArgs {
     command: Vec<OsString>,
 }
 
-/// Say whether a path can be read and written inside, and by which rule
+/// Say what a path or a destination may be used for inside, and by which rule
 ///
-/// The path is one of the host and need not exist. Links are resolved: the answer is
-/// about the place that the path leads to.
+/// A path is one of the host and need not exist. Links are resolved: the answer is
+/// about the place that the path leads to. A destination is a URL or HOST:PORT; nothing is
+/// looked up for it.
 ///
 /// Example: atoll policy explain --workspace review .git/hooks/pre-commit
+///
+/// Example: atoll policy explain --preset python https://pypi.org/simple/
 #[derive(Debug, clap::Args)]
 struct ExplainArgs {
-    /// The path, from the current directory
-    path: PathBuf,
+    /// The path, from the current directory; or https://HOST/PATH, tcp://HOST:PORT or HOST:PORT
+    #[arg(value_name = "PATH|URL")]
+    what: OsString,
+    /// The method of a request to the URL [default: GET]
+    #[arg(long, value_name = "METHOD")]
+    method: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -83,7 +91,18 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         }
         PolicyCommand::Explain(args) => {
             let loaded = load(&args.policy)?;
-            let explanation = explain(&loaded, &args.path)?;
+            let is_file = std::fs::symlink_metadata(loaded.cwd.join(&args.what)).is_ok();
+            let destination = Destination::parse(&args.what, args.method.as_deref(), is_file)?;
+            if let Some(destination) = destination {
+                let said = &loaded.merged.policy.network;
+                let explanation = network::explain(&loaded.network, said, &destination);
+                if args.json {
+                    return print(&explanation.json());
+                }
+                warn(&show::warnings(&loaded, &[]));
+                return print(&explanation.text());
+            }
+            let explanation = explain(&loaded, args.what.as_ref())?;
             if args.json {
                 return print(&explanation.json());
             }

@@ -1,8 +1,9 @@
-//! What the policy means for one path.
+//! What the policy means for one path, or for one destination.
 //!
 //! A rule is about a place, not about a spelling: links are resolved first, and the
 //! answer is about where they lead. The view is the jail's own, planned as for a run.
 
+pub(crate) mod network;
 mod outside;
 mod rights;
 

@@ -29,7 +29,6 @@ pub(crate) struct Loaded {
     /// The caller's home directory, links resolved.
     pub(crate) home: Option<PathBuf>,
     /// What the policy says of the network, understood.
-    #[expect(dead_code, reason = "for who starts the gateway")]
     pub(crate) network: Network,
 }
 
@@ -87,8 +86,10 @@ pub(crate) fn load(flags: &PolicyFlags) -> Result<Loaded, CliError> {
         [&user_file, &named].into_iter().flatten().flat_map(|path| spellings(path)).collect();
     let host = Host { home: home.clone(), project: project.root.clone(), system, trusted };
     let told = |errors: Vec<MergeError>| merge_error(&errors, user_file.as_deref());
-    let merged = merge(&layers, &host).map_err(told)?;
+    let mut merged = merge(&layers, &host).map_err(told)?;
     let network = network::understand(&merged.policy.network).map_err(told)?;
+    merged.warnings.extend(network::warnings(&network, &merged.policy.network));
+    merged.warnings.sort_by_key(|warning| (warning.origin.level, warning.origin.line()));
     check_links(&layers, &merged.policy, &project, home.as_deref())?;
     Ok(Loaded { merged, project, cwd, home, network })
 }

@@ -3,18 +3,24 @@
 //! What the user's levels say is one layer; what the project's own file says is a second one,
 //! in which flags have a word too, since they come last. What is reached needs the word of both.
 
+mod odd;
+#[cfg(test)]
+mod tests;
+
+pub(super) use odd::warnings;
+
 use super::presets;
 use atoll_api::policy::{
     self, Level, MergeError, MergeErrorKind, NetworkMode, NetworkRule, Origin, RuleList,
     SecretBinding, Sourced, nearest,
 };
 use atoll_egress::policy::{Action, Layer, Policy, Protocol, Rule, RuleError, Target, preset};
+use atoll_egress::secret::{Form, FormError};
 use atoll_egress::stand_in::Kept;
 use std::error::Error as _;
 
 /// What a sandbox may reach, each rule with where it came from.
 #[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "for who starts the gateway"))]
 pub(crate) struct Network {
     /// Nothing, or what the layers allow.
     pub(crate) mode: NetworkMode,
@@ -23,20 +29,22 @@ pub(crate) struct Network {
     /// Secrets that the gateway puts into requests.
     pub(crate) secrets: Vec<PlacedSecret>,
     /// No names yet, and the range of addresses that will stand for them.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for who starts the gateway"))]
     pub(crate) stand_ins: Kept,
 }
 
 /// Rules of one layer, in the order in which they were said.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct PlacedLayer {
     pub(crate) rules: Vec<PlacedRule>,
     /// What no rule fits is left to the other layer.
     pub(crate) only_narrows: bool,
+    /// Where the project's file begins to name what is kept.
+    pub(crate) keeps: Option<Origin>,
 }
 
 /// A rule and where it came from.
 #[derive(Debug, Clone)]
-#[cfg_attr(not(test), expect(dead_code, reason = "for who starts the gateway"))]
 pub(crate) struct PlacedRule {
     pub(crate) rule: Rule,
     /// The list that it, or its preset, stands in.
@@ -48,24 +56,23 @@ pub(crate) struct PlacedRule {
 
 /// Where a secret may go that the gateway puts into requests.
 #[derive(Debug)]
-#[cfg_attr(not(test), expect(dead_code, reason = "for who starts the gateway"))]
 pub(crate) struct PlacedSecret {
     pub(crate) name: String,
     /// Hosts, each of one name, by https alone.
     pub(crate) at: Vec<Rule>,
+    /// Where in a request.
+    #[expect(dead_code, reason = "for who starts the gateway")]
+    pub(crate) form: Form,
+    pub(crate) origin: Origin,
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "for who starts the gateway"))]
 impl Network {
     /// The rules as the gateway decides by them.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for who starts the gateway"))]
     pub(crate) fn policy(&self) -> Policy {
-        let layer = |layer: &PlacedLayer| {
-            let rules = layer.rules.iter().map(|placed| placed.rule.clone()).collect();
-            if layer.only_narrows { Layer::narrowing(rules) } else { Layer::new(rules) }
-        };
         match self.mode {
             NetworkMode::None => Policy::new(Vec::new()),
-            NetworkMode::Rules => Policy::new(self.layers.iter().map(layer).collect()),
+            NetworkMode::Rules => policy_of(&self.layers),
         }
     }
 
@@ -75,6 +82,15 @@ impl Network {
     }
 }
 
+/// The rules of these layers, whatever the mode.
+pub(crate) fn policy_of(layers: &[PlacedLayer]) -> Policy {
+    let layer = |layer: &PlacedLayer| {
+        let rules = layer.rules.iter().map(|placed| placed.rule.clone()).collect();
+        if layer.only_narrows { Layer::narrowing(rules) } else { Layer::new(rules) }
+    };
+    Policy::new(layers.iter().map(layer).collect())
+}
+
 /// Understands what all levels say together.
 ///
 /// # Errors
@@ -82,15 +98,20 @@ impl Network {
 /// Everything that is not understood, each with its place.
 pub(crate) fn understand(network: &policy::Network) -> Result<Network, Vec<MergeError>> {
     let mut reader = Reader::default();
-    let mut layers = vec![PlacedLayer { rules: reader.rules(&network.user), only_narrows: false }];
+    let rules = reader.rules(&network.user);
+    let mut layers = vec![PlacedLayer { rules, only_narrows: false, keeps: None }];
     if let Some(project) = &network.project {
         let mut rules = reader.rules(&project.rules);
         let of_flags = layers[0].rules.iter().filter(|rule| rule.origin.level == Level::Flag);
         rules.extend(of_flags.cloned());
-        layers.push(PlacedLayer { rules, only_narrows: project.keeps.is_none() });
+        let keeps = project.keeps.clone();
+        layers.push(PlacedLayer { rules, only_narrows: keeps.is_none(), keeps });
     }
-    let secrets =
-        network.secrets.iter().filter_map(|(name, secret)| reader.secret(name, secret)).collect();
+    let secrets = network
+        .secrets
+        .iter()
+        .filter_map(|(name, secret)| reader.secret(name.as_str(), secret))
+        .collect();
     let range = &network.stand_in;
     let stand_ins = Kept::empty(&range.value)
         .map_err(|error| reader.fail(&range.origin, "network.stand_in", &range.value, error, None));
@@ -159,7 +180,7 @@ impl Reader {
     }
 
     fn secret(&mut self, name: &str, secret: &Sourced<SecretBinding>) -> Option<PlacedSecret> {
-        let SecretBinding::Injected { at, .. } = &secret.value else { return None };
+        let SecretBinding::Injected { at, used_as, .. } = &secret.value else { return None };
         let mut rules = Vec::new();
         for item in at {
             let origin = Origin { place: Some(item.place), ..secret.origin.clone() };
@@ -180,7 +201,13 @@ impl Reader {
                 }
             }
         }
-        Some(PlacedSecret { name: name.to_owned(), at: rules })
+        let used_as = used_as.to_string();
+        let form = used_as.parse();
+        let form = form.map_err(|error: FormError| {
+            self.fail(&secret.origin, "network.secret", &used_as, error, None);
+        });
+        let (name, origin) = (name.to_owned(), secret.origin.clone());
+        Some(PlacedSecret { name, at: rules, form: form.ok()?, origin })
     }
 }
 
@@ -221,6 +248,3 @@ fn meant(text: &str) -> Option<String> {
     .into_iter()
     .find(is_rule)
 }
-
-#[cfg(test)]
-mod tests;

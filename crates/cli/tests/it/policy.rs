@@ -216,6 +216,35 @@ fn mistakes_about_the_network_are_told_with_file_and_line() {
 }
 
 #[test]
+fn a_destination_is_explained_with_the_line_that_decides() {
+    each(|place| {
+        place.user_policy(
+            "[network]\nmode = 'rules'\nallow = [\n'https://GET@api.example/v1/**',\n]\n",
+        );
+        let explain = |args: &[&str]| place.succeeds(&[&["policy", "explain"], args].concat());
+        let url = "https://api.example/v1/x";
+        insta::assert_snapshot!(explain(&[url]), @r#"
+        GET https://api.example/v1/x
+        reach allow by "https://GET@api.example/v1/**" in network.allow (ROOT/home/.config/atoll/config.toml:4)
+        tls   opened, so that requests are seen
+        "#);
+        insta::assert_snapshot!(explain(&["--method", "PUT", url]), @r#"
+        PUT https://api.example/v1/x
+        reach deny  rules allow other requests to this host, but not this one [request-not-allowed]
+        next  --allow-host "https://PUT@api.example/v1/x", or under [network]: allow = ["https://PUT@api.example/v1/x"]
+        "#);
+        assert!(explain(&["--allow-host", "*", "other.example:443"]).contains("reach allow"));
+        // A file of that name comes first.
+        place.write("home/p/other.example:443", "");
+        assert!(explain(&["other.example:443"]).contains("read  yes"));
+        assert!(place.fails(&["policy", "explain", "ftp://a.example"]).contains("no protocol"));
+        let warned = place.atoll(&["policy", "explain", "--allow-host", "*", url]);
+        let warned = String::from_utf8_lossy(&warned.stderr).into_owned();
+        assert!(warned.contains("warning: --allow-host: \"*\" lets every host"), "{warned}");
+    });
+}
+
+#[test]
 fn presets_are_listed_and_printed() {
     each(|place| {
         let listed = place.succeeds(&["policy", "presets"]);

@@ -183,6 +183,31 @@ fn json_of_policy_is_documented() {
 }
 
 #[test]
+fn json_of_the_network_is_documented() {
+    each(|project| {
+        let policy = "[network]\nmode = 'rules'\nallow = ['a.example']\n\
+                      [network.secret.A]\nat = ['https://a.example']\nas = 'bearer'\n";
+        let file = project.home().join(".config/atoll/config.toml");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, policy).unwrap();
+        project.user.give(&project.home().join(".config"));
+        let explain = |what: &str, flags: &[&str]| {
+            let explain = ["policy", "explain", "--json", what];
+            object(&atoll(project, &[&explain[..], flags].concat()))
+        };
+        let printed = [
+            explain("https://a.example/", &[]),
+            explain("https://b.example/", &[]),
+            explain("https://pypi.org/", &["--preset", "python"]),
+        ];
+        assert_eq!(printed[0]["secrets"], serde_json::json!(["A"]));
+        compare("`atoll policy explain URL --json`", &printed, &[]);
+        let presets = object(&atoll(project, &["policy", "presets", "--json"]));
+        compare("`atoll policy presets --json`", &[presets], &[]);
+    });
+}
+
+#[test]
 fn json_of_doctor_is_documented() {
     each(|project| {
         let doctor = object(&atoll(project, &["doctor", "--json"]));

@@ -14,8 +14,10 @@ mod decide;
 mod path;
 mod preset;
 mod rule;
+mod shadow;
 
 pub use decide::{Connection, Host, Layer, Policy, Reason, Refusal, Request, Verdict};
 pub use path::{PathError, PathPattern, plain};
 pub use preset::{PRESETS, Preset, preset};
 pub use rule::{Action, Method, Ports, Protocol, Rule, RuleError, Target};
+pub use shadow::{meet, shadowed_by};

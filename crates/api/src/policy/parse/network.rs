@@ -4,8 +4,9 @@ use super::error::ParseErrorKind;
 use super::item::{env_name, plain};
 use super::{Item, ParseError, Reader};
 use crate::policy::document::{List, Located};
-use crate::policy::network::{NetworkSection, SecretBinding, SecretUse, is_secret_name};
+use crate::policy::network::{NetworkSection, SecretBinding, SecretUse};
 use crate::policy::value::{ValueError, nearest};
+use crate::secret::SecretName;
 use std::path::PathBuf;
 use toml::de::{DeTable, DeValue};
 
@@ -65,12 +66,14 @@ impl Reader {
             let line = self.lines.of(name.span().start);
             let name = name.get_ref().as_ref();
             let item = Item { key: format!("network.secret.{name}"), line, value: value.get_ref() };
-            if !is_secret_name(name) {
-                let problem = ValueError::SecretName { text: name.to_owned() };
-                let key = "network.secret".to_owned();
-                self.fail(line, ParseErrorKind::Value { key, problem });
-                continue;
-            }
+            let name = match name.parse::<SecretName>() {
+                Ok(name) => name,
+                Err(problem) => {
+                    let (key, problem) = ("network.secret".to_owned(), problem.into());
+                    self.fail(line, ParseErrorKind::Value { key, problem });
+                    continue;
+                }
+            };
             let DeValue::Table(table) = item.value else {
                 self.wrong_type(&item, "a table");
                 continue;
@@ -81,7 +84,7 @@ impl Reader {
             if self.errors.len() == errors_count
                 && let Some(binding) = self.located(&item, written.binding())
             {
-                section.secrets.push((name.to_owned(), binding));
+                section.secrets.push((name, binding));
             }
         }
     }
@@ -207,7 +210,7 @@ mod tests {
         line 17: network.secret.E.as: "cookie" is no place in a request; write "bearer", "basic:USER", "header:NAME" or "query:NAME"
         line 18: network.secret.E.env: "A=B" is not the name of an environment variable
         line 19: unknown key "to" in [network.secret.E]
-        line 20: network.secret: "a b" is not the name of a secret; write letters, digits, "_", "-" and "."
+        line 20: network.secret: "a b" cannot name a secret: write 1 to 64 letters, digits, dots, dashes and underscores, and not dots alone
         line 22: network.secret.F must be a table, not a string
         "#);
     }

@@ -111,11 +111,37 @@ fn a_decision_leads_back_to_its_line() {
 }
 
 #[test]
+fn what_does_nothing_is_told() {
+    let warned = |levels: &[(Level, &str)]| {
+        let said = merged(levels).policy.network;
+        join(&warnings(&understand(&said).unwrap(), &said))
+    };
+    let user = "[network]\nmode = 'rules'\npresets = ['node']\nallow = [\n'*',\n'a.example',\n'python',\n'b.example',\n\
+                'b.example',\n'https://c.example',\n]\ndeny = ['a.example', 'nodejs.org']\n\
+                [network.secret.A]\nas = 'bearer'\nat = ['https://pypi.org', 'https://gone.example:8443']\n\
+                [network.secret.B]\nfile = '/x'\n";
+    let project = "[network]\nallow = [\n'c.example:443',\n'c.example:22',\n'*.d.example',\n]\ndeny = ['e.example']";
+    insta::assert_snapshot!(warned(&[(Level::User, user), (Level::Project, project)]), @r#"
+    user:6: network.allow: "a.example" never decides: network.deny "a.example" (user:12) does
+    project:4: network.allow: "c.example:22" is allowed by no rule of the user's, so it stays refused
+    user:5: network.allow: "*" lets every host be reached, so anything can be sent out
+    user:7: network.allow: "python" is a host here; a preset is named by network.presets or --preset
+    user:13: network.secret: "https://gone.example:8443" may get the secret A, but no rule lets it be reached
+    user:16: network.secret: "B" is readable inside, so whatever runs there can send it to any host that it reaches
+    "#);
+    let off = "network.presets = ['node']";
+    insta::assert_snapshot!(warned(&[(Level::User, off)]), @r#"user:1: network.presets: "node" does nothing while network.mode is "none"; write mode = "rules" beside it"#);
+    let flags = (Level::Flag, "network.mode = 'none'");
+    assert_eq!(warned(&[(Level::User, off), flags]), "", "somebody said so");
+}
+
+#[test]
 fn what_is_not_understood_is_told_with_its_place() {
     let text = "[network]\npresets = ['pyhton']\nallow = [\n'htps://a.example',\n'get@a.example',\n'.a.example',\n\
                 '*a.example',\n' a.example',\n'tcp://a.example',\n'10.0.0.1/8',\n'a.example:0',\n'',\n'wss://a.example/x',\n\
                 'a b',\n'ftp://a.example']\ndeny = ['a..b']\nstand_in = '11.0.0.0/30'\n\
-                [network.secret.A]\nas = 'bearer'\nat = [\n'api.example',\n'*.example',\n'http://b.example',\n'tcp://c.example:1']";
+                [network.secret.A]\nas = 'bearer'\nat = [\n'api.example',\n'*.example',\n'http://b.example',\n'tcp://c.example:1']\n\
+                [network.secret.B]\nas = 'header:host'\nat = ['https://a.example']";
     insta::assert_snapshot!(errors(text), @r#"
     user:2: network.presets: "pyhton": there is no such preset; `atoll policy presets` lists them; did you mean "python"?
     user:4: network.allow: "htps://a.example": "htps" is no protocol; there are https, http and tcp; did you mean "https://a.example"?
@@ -135,6 +161,7 @@ fn what_is_not_understood_is_told_with_its_place() {
     user:22: network.secret: "*.example": a secret goes by https alone, to hosts of one name each
     user:23: network.secret: "http://b.example": a secret goes by https alone, to hosts of one name each; did you mean "https://b.example"?
     user:24: network.secret: "tcp://c.example:1": a secret goes by https alone, to hosts of one name each; did you mean "https://c.example:1"?
+    user:25: network.secret: "header:host": this header belongs to the connection; a secret cannot be put there
     user:17: network.stand_in: "11.0.0.0/30": its prefix is not from 8 to 24
     "#);
 }
