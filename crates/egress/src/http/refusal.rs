@@ -1,6 +1,7 @@
 //! Why a request goes nowhere, as it is told inside.
 
-use super::session::Asked;
+use super::session::{Asked, Site};
+use crate::host::Host;
 use bytes::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
@@ -102,4 +103,64 @@ impl Refused {
         text.extend_from_slice(response.body());
         text.into()
     }
+}
+
+fn refused(status: u16, code: &'static str, message: String, retry: Retry, next: &str) -> Refused {
+    Refused { status, code, message, rule: None, retry, next_step: next.to_owned() }
+}
+
+pub(super) fn malformed(message: impl Into<String>) -> Refused {
+    let next = "send the request as RFC 9110 and RFC 9112 have it";
+    refused(400, "malformed-request", message.into(), Retry::Safe, next)
+}
+
+pub(super) fn unsupported(message: &str) -> Refused {
+    let next = "use another method or another way to ask";
+    refused(403, "unsupported-request", message.to_owned(), Retry::Safe, next)
+}
+
+pub(super) fn two_hosts() -> Refused {
+    let message = "the request names two hosts".to_owned();
+    refused(400, "host-mismatch", message, Retry::Safe, "name one host in the request")
+}
+
+pub(super) fn other_host(asked: &Host, port: u16, site: &Site) -> Refused {
+    let message = format!(
+        "the request is for {asked}:{port}, but its connection was made to {}:{}",
+        site.host, site.port
+    );
+    let next = "make a connection to the host that the request is for";
+    refused(421, "host-mismatch", message, Retry::Safe, next)
+}
+
+pub(super) fn secret_over_http(name: &str) -> Refused {
+    let message = format!("the request has the placeholder of the secret {name}, and no TLS");
+    refused(403, "secret-over-http", message, Retry::Safe, "use https")
+}
+
+pub(super) fn placeholder_elsewhere(name: &str, asked: &Asked) -> Refused {
+    let message = format!(
+        "the request has the placeholder of the secret {name}, which is not for {} {}:{}{}",
+        asked.method,
+        asked.host,
+        asked.port,
+        asked.path()
+    );
+    let next = "send it only where the policy says that the secret is for";
+    refused(403, "placeholder-elsewhere", message, Retry::Safe, next)
+}
+
+pub(super) fn upstream(message: String, retry: Retry) -> Refused {
+    let next = match retry {
+        Retry::Safe => "try again; if it fails again, the host is in trouble",
+        Retry::Unsafe | Retry::After => {
+            "find out whether it was done, as the host may have taken the request"
+        }
+    };
+    refused(502, "upstream-failed", message, retry, next)
+}
+
+pub(super) fn too_slow() -> Refused {
+    let message = "the body of the request did not come".to_owned();
+    refused(400, "malformed-request", message, Retry::Unsafe, "send all of the request")
 }

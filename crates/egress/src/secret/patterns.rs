@@ -13,6 +13,9 @@ use zeroize::Zeroizing;
 /// Fewest bytes of a pattern: a shorter one would be found everywhere.
 const PATTERN_BYTES_MIN: usize = 8;
 
+/// Most different bytes of a value of which all choices are looked for.
+const SPECIAL_MAX: u32 = 4;
+
 /// All ways in which some secrets can be written.
 #[derive(Default)]
 pub struct Patterns {
@@ -92,10 +95,8 @@ impl fmt::Debug for Patterns {
 }
 
 fn written(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
-    let encoded = percent_encode(value, QUERY).to_string();
-    let lower = lower_percents(&encoded);
-    let mut all = vec![value.to_vec(), encoded.replace("%20", "+").into_bytes()];
-    all.extend([encoded.into_bytes(), lower]);
+    let mut all = vec![value.to_vec()];
+    all.extend(in_address(value));
     all.extend(escaped(value));
     for skipped in 0..3 {
         all.extend(in_base64(value, skipped));
@@ -103,14 +104,48 @@ fn written(value: &[u8]) -> Vec<Zeroizing<Vec<u8>>> {
     all.into_iter().map(Zeroizing::new).collect()
 }
 
-/// `%2F` as `%2f`.
-fn lower_percents(encoded: &str) -> Vec<u8> {
-    let mut bytes = encoded.as_bytes().to_vec();
-    let places: Vec<usize> = memchr::memchr_iter(b'%', encoded.as_bytes()).collect();
-    for at in places {
-        bytes[at + 1..at + 3].make_ascii_lowercase();
+/// As in an address: programs disagree which bytes they encode, so it is all ways for few of
+/// them, and the usual ways for many.
+fn in_address(value: &[u8]) -> Vec<Vec<u8>> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let mut special: Vec<u8> = value.iter().copied().filter(|byte| !is_plain(*byte)).collect();
+    special.sort_unstable();
+    special.dedup();
+    let choices: Vec<Vec<u8>> = match u32::try_from(special.len()) {
+        Ok(count @ 0..=SPECIAL_MAX) => {
+            let chosen = |choice: usize| {
+                let is_chosen = |(place, _): &(usize, &u8)| choice >> place & 1 == 1;
+                special.iter().enumerate().filter(is_chosen).map(|(_, byte)| *byte).collect()
+            };
+            (0..1_usize << count).map(chosen).collect()
+        }
+        Ok(_) | Err(_) => {
+            let without =
+                |kept: &[u8]| special.iter().copied().filter(|byte| !kept.contains(byte)).collect();
+            // All; as Python has it, and JavaScript for a part, and for the whole.
+            vec![without(b""), without(b"/"), without(b"!*'()"), without(b"!*'();/?:@&=+$,#")]
+        }
+    };
+    let mut all = Vec::new();
+    for encoded in choices {
+        for digits in [b"0123456789ABCDEF", b"0123456789abcdef"] {
+            let mut text = Vec::with_capacity(value.len());
+            for byte in value {
+                match encoded.contains(byte) {
+                    true => {
+                        let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
+                        text.extend([b'%', digits[high], digits[low]]);
+                    }
+                    false => text.push(*byte),
+                }
+            }
+            all.push(text);
+        }
     }
-    bytes
+    // A form has a plus for a blank.
+    let in_form = percent_encode(value, QUERY).to_string().replace("%20", "+");
+    all.push(in_form.into_bytes());
+    all
 }
 
 /// As JSON and HTML write it.
