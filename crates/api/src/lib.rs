@@ -13,6 +13,7 @@ pub mod id;
 pub mod ignore;
 pub mod key;
 pub mod name;
+pub mod network;
 pub mod object;
 pub mod octets;
 pub mod policy;

@@ -10,6 +10,7 @@
 //! | what a start does with what it finds | [`reconcile`] |
 //! | who changes a sandbox, and how | `owner` |
 //! | what is secret | [`secrets`] |
+//! | what may be reached | [`network`] |
 //! | what can be asked | [`Engine`] |
 //! | what a sandbox that runs can be asked, in the API's words | [`inside`] |
 //! | the same in the guest's words, every byte of its answers doubted | [`guest`] |
@@ -26,6 +27,7 @@ pub mod exposure;
 pub mod guest;
 pub mod inside;
 pub mod lifecycle;
+pub mod network;
 mod owner;
 pub mod reconcile;
 pub mod records;

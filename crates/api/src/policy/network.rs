@@ -6,12 +6,26 @@
 use super::document::{List, Located};
 use super::value::{Bytes, Limit, ValueError, word_error};
 use crate::secret::SecretName;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// What the sandbox may reach. The order is from widest to strictest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    utoipa::ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum NetworkMode {
     /// What rules allow, through the gateway.
     Rules,

@@ -302,14 +302,18 @@ pub(super) fn validate_labels(labels: &BTreeMap<String, String>) -> Result<(), I
     Ok(())
 }
 
-fn not_more(field: &str, found: usize, limit: usize) -> Result<(), InvalidRequest> {
+pub(crate) fn not_more(field: &str, found: usize, limit: usize) -> Result<(), InvalidRequest> {
     if found > limit {
         return Err(InvalidRequest::TooMany { field: field.to_owned(), found, limit });
     }
     Ok(())
 }
 
-fn not_longer(field: &str, text: &str, limit_bytes: usize) -> Result<(), InvalidRequest> {
+pub(crate) fn not_longer(
+    field: &str,
+    text: &str,
+    limit_bytes: usize,
+) -> Result<(), InvalidRequest> {
     not_longer_bytes(field, text.len(), limit_bytes)
 }
 
@@ -325,7 +329,7 @@ pub(super) fn not_longer_bytes(
     Ok(())
 }
 
-pub(super) fn malformed(field: &str, reason: &'static str) -> Result<(), InvalidRequest> {
+pub(crate) fn malformed(field: &str, reason: &'static str) -> Result<(), InvalidRequest> {
     Err(InvalidRequest::Malformed { field: field.to_owned(), reason })
 }
 
