@@ -9,7 +9,7 @@
 use crate::spec::{Ids, User};
 use atoll_sys::capture::Listeners;
 use atoll_sys::clone::{self, Fork};
-use atoll_sys::netns::{NetError, Preparing};
+use atoll_sys::netns::{NetError, Network};
 use atoll_sys::processor::{self, Affinity};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -90,7 +90,11 @@ const TREE: &[u8] = b"t";
 /// # Errors
 ///
 /// [`EnterError::Socket`], [`EnterError::Namespaces`].
-pub fn enter(mut network: Preparing, cgroup: Option<BorrowedFd<'_>>) -> Result<Side, EnterError> {
+pub fn enter(
+    network: impl Into<Network>,
+    cgroup: Option<BorrowedFd<'_>>,
+) -> Result<Side, EnterError> {
+    let mut network = network.into();
     let failed = |error: NetError| EnterError::Network { step: error.step, source: error.source };
     network.enter().map_err(failed)?;
     let (ours, theirs) =

@@ -50,6 +50,8 @@ pub struct Spawned {
     pub ready_us: u64,
     /// The cookie of its network, if that is captured: for [`listeners`].
     pub network: Option<u64>,
+    /// That network had been made ahead.
+    pub is_pooled: bool,
 }
 
 impl Spawner {
@@ -129,8 +131,8 @@ impl Spawning {
         let (length, pidfd) = atoll_sys::scm::receive(self.answer.as_fd(), &mut buffer)
             .map_err(|_| SpawnError::Lost)?;
         match (serde_json::from_slice(&buffer[..length]), pidfd) {
-            (Ok(Answer::Started { pid, cloned_us, ready_us, network }), Some(pidfd)) => {
-                Ok(Spawned { pidfd, pid, cloned_us, ready_us, network })
+            (Ok(Answer::Started { pid, cloned_us, ready_us, network, is_pooled }), Some(pidfd)) => {
+                Ok(Spawned { pidfd, pid, cloned_us, ready_us, network, is_pooled })
             }
             (Ok(Answer::Failed(failed)), _) => Err(SpawnError::Failed(failed)),
             (Ok(Answer::Started { .. }) | Err(_), _) => Err(SpawnError::Lost),

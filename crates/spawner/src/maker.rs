@@ -2,13 +2,14 @@
 
 use crate::guest::{self, LIVE, Plan, READY};
 use crate::order::{self, Answer, Failed, Image, Layers, Order};
+use crate::pool::Waiting;
 use crate::view;
 use atoll_guest::workload::now_us;
 use atoll_jail::confine::{Filters, Listening};
 use atoll_jail::enter::{self, EnterError, Launched, Side};
 use atoll_jail::{overlay, spec};
 use atoll_sys::capture::{Capture, Listeners, Ports};
-use atoll_sys::netns;
+use atoll_sys::netns::{self, Network};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
@@ -30,11 +31,17 @@ pub(crate) fn prepare() {
 
 /// Carries out `order`, which came at `begun_us`, and answers on `reply`. Calls `has_begun`
 /// when there is time for it: while the network is being made.
-pub(crate) fn make(order: &Order, reply: &OwnedFd, begun_us: u64, has_begun: impl FnOnce()) {
+pub(crate) fn make(
+    order: &Order,
+    reply: &OwnedFd,
+    pool: &Waiting,
+    begun_us: u64,
+    has_begun: impl FnOnce(),
+) {
     let clear = || {
         std::fs::remove_file(order.socket.as_path()).ok();
     };
-    match start(order, begun_us, has_begun) {
+    match start(order, pool, begun_us, has_begun) {
         Ok((answer, launched)) => {
             let bytes = serde_json::to_vec(&answer).unwrap_or_default();
             let pidfd = Some(launched.pidfd.as_fd());
@@ -58,12 +65,13 @@ pub(crate) fn make(order: &Order, reply: &OwnedFd, begun_us: u64, has_begun: imp
 
 fn start(
     order: &Order,
+    pool: &Waiting,
     begun_us: u64,
     has_begun: impl FnOnce(),
 ) -> Result<(Answer, Launched), Failed> {
     // It takes the kernel as long as everything else, so it begins first.
-    let capture = order.capture.as_deref().map(Ports::new).map_or(Capture::None, Capture::All);
-    let network = netns::prepare(capture).map_err(|error| Failed::io("netns", &error))?;
+    let network = network(order, pool).map_err(|error| Failed::io("netns", &error))?;
+    let is_pooled = matches!(network, Network::Ready(_));
     // Before anything of the host is looked at, which may take as long as it likes.
     has_begun();
     let is_root = rustix::process::geteuid().is_root();
@@ -112,7 +120,17 @@ fn start(
     let network = launched.listeners.as_ref().map(|one| hand(one, &launched)).transpose()?;
     await_ready(&launched)?;
     let (pid, ready_us) = (launched.pid, now_us() - begun_us);
-    Ok((Answer::Started { pid, cloned_us, ready_us, network }, launched))
+    Ok((Answer::Started { pid, cloned_us, ready_us, network, is_pooled }, launched))
+}
+
+/// One that is ready, or one that is being made.
+fn network(order: &Order, pool: &Waiting) -> io::Result<Network> {
+    let Some(ports) = &order.capture else { return Ok(netns::prepare(Capture::None)?.into()) };
+    match pool.take() {
+        // Without nf_tables it has no listeners for other ports.
+        Some(ready) if ready.is_complete() || ports.is_empty() => Ok(ready.into()),
+        _ => Ok(netns::prepare(Capture::All(Ports::new(ports)))?.into()),
+    }
 }
 
 /// Hands the guest what its network leads to; gives that network's cookie.

@@ -140,6 +140,8 @@ pub enum Answer {
         ready_us: u64,
         /// The cookie of the network that is captured: the guest's listeners are of this one.
         network: Option<u64>,
+        /// That network had been made ahead.
+        is_pooled: bool,
     },
     /// Nothing was started, and nothing is left of it.
     Failed(Failed),

@@ -2,6 +2,7 @@
 
 use crate::maker;
 use crate::order::{BYTES_MAX, Order};
+use crate::pool::{Pool, Waiting};
 use atoll_guest::workload::now_us;
 use atoll_sys::clone::{Fork, fork_into};
 use atoll_sys::process::{self, SignalSet};
@@ -43,7 +44,8 @@ pub fn run(orders: &OwnedFd) -> io::Result<()> {
     let signals = process::signal_descriptor(SignalSet::ALL)?;
     let (taken, takes) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     maker::prepare();
-    let mut waiting = wait_for_order(orders, &takes);
+    let mut pool = Pool::new()?;
+    let mut waiting = wait_for_order(orders, &takes, &pool);
     loop {
         // While nobody waits, an order that comes is ours to see.
         let at_orders = if waiting.is_none() { PollFlags::IN } else { PollFlags::empty() };
@@ -64,19 +66,27 @@ pub fn run(orders: &OwnedFd) -> io::Result<()> {
             while let Ok(Some(_)) = process::read_signal(signals.as_fd()) {}
             while let Ok(Some(ended)) = process::collect(-1) {
                 waiting = waiting.filter(|pid| *pid != ended.pid);
+                pool.collected(ended.pid);
                 is_quiet = true;
             }
         }
         // Who has ended has said before that it took one: it must not be read as the next
         // one's word.
-        if rustix::io::read(&taken, &mut [0; 16]).is_ok_and(|length| length > 0) {
+        let mut said = [0; 16];
+        if let Ok(length @ 1..) = rustix::io::read(&taken, &mut said) {
             waiting = None;
+            if said[..length].contains(&WITH_CAPTURE) {
+                pool.want();
+            }
         }
         let is_ordered = waiting.is_none() && at_orders.contains(PollFlags::IN);
         // The next one is forked when an order has been carried out, so that it takes no
         // processor away from that; or when there is another order already.
         if waiting.is_none() && (is_quiet || is_ordered) {
-            waiting = wait_for_order(orders, &takes);
+            waiting = wait_for_order(orders, &takes, &pool);
+        }
+        if is_quiet && !is_ordered {
+            pool.fill();
         }
         if waiting.is_none() && is_ordered {
             refuse(orders);
@@ -84,12 +94,16 @@ pub fn run(orders: &OwnedFd) -> io::Result<()> {
     }
 }
 
+/// What a maker says when it has taken an order.
+const WITHOUT_CAPTURE: u8 = 0;
+const WITH_CAPTURE: u8 = 1;
+
 /// Forks a maker that waits for an order; its process, unless there can be none.
-fn wait_for_order(orders: &OwnedFd, takes: &OwnedFd) -> Option<i32> {
+fn wait_for_order(orders: &OwnedFd, takes: &OwnedFd, pool: &Pool) -> Option<i32> {
     let resident = rustix::process::getpid();
     match fork_into(0, None) {
         Ok(Fork::Child) => {
-            take_order(orders, takes, resident);
+            take_order(orders, takes, pool.waiting(), resident);
             process::exit_now(0)
         }
         Ok(Fork::Parent { pid, .. }) => Some(pid),
@@ -98,7 +112,7 @@ fn wait_for_order(orders: &OwnedFd, takes: &OwnedFd) -> Option<i32> {
 }
 
 /// The maker: takes one order, and carries it out.
-fn take_order(orders: &OwnedFd, takes: &OwnedFd, resident: Pid) {
+fn take_order(orders: &OwnedFd, takes: &OwnedFd, pool: &Waiting, resident: Pid) {
     // Nobody would know of one that the resident process does not see take something.
     let bound = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     if bound.is_err() || rustix::process::getppid() != Some(resident) {
@@ -114,15 +128,16 @@ fn take_order(orders: &OwnedFd, takes: &OwnedFd, resident: Pid) {
         return;
     }
     // Where this is not said, our end says it.
-    let has_taken = || {
-        rustix::io::write(takes, &[0]).ok();
+    let has_taken = |word| {
+        rustix::io::write(takes, &[word]).ok();
     };
     // An order that nobody waits for is none; and only our server writes here: it is of
     // another version, if it is ill.
     if let Ok((length @ 1.., Some(reply))) = received
         && let Ok(order) = serde_json::from_slice::<Order>(&buffer[..length])
     {
-        maker::make(&order, &reply, begun_us, has_taken);
+        let word = if order.capture.is_some() { WITH_CAPTURE } else { WITHOUT_CAPTURE };
+        maker::make(&order, &reply, pool, begun_us, || has_taken(word));
     }
 }
 

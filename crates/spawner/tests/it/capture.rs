@@ -10,6 +10,7 @@ use atoll_spawner::client::listeners;
 use atoll_spawner::order::Order;
 use atoll_sys::capture::{Listeners, PORT};
 use atoll_testkit::guest::code;
+use atoll_testkit::process::wait_until;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -196,4 +197,42 @@ fn only_listeners_of_the_sandboxs_own_network_are_taken() {
             assert_eq!(answer.unwrap_err().kind(), io::ErrorKind::InvalidData, "{name}");
         }
     }
+}
+
+#[test]
+fn networks_are_made_ahead_and_no_two_sandboxes_have_the_same() {
+    each(|host| {
+        let mut networks = Vec::new();
+        let mut numbers = 0..;
+        let base = host.order("one");
+        let mut start = || {
+            let mut order = base.clone();
+            let socket = host.dir.path().join("one").join(format!("{}", numbers.next().unwrap()));
+            order.socket = super::octets(&socket);
+            order.capture = Some(Vec::new());
+            let sandbox = host.spawn(&order);
+            networks.push(sandbox.spawned.network.unwrap());
+            (order, sandbox)
+        };
+        // Nobody had asked before the first one.
+        assert!(!start().1.spawned.is_pooled);
+        wait_until("a network that was made ahead", || start().1.spawned.is_pooled);
+        let many: Vec<_> = std::iter::repeat_with(&mut start).take(6).collect();
+        let count = networks.len();
+        networks.sort_unstable();
+        networks.dedup();
+        assert_eq!(networks.len(), count);
+        for (order, sandbox) in &many {
+            let listeners = ask(order, sandbox);
+            std::thread::scope(|scope| {
+                scope.spawn(|| tell_one(&listeners));
+                assert_eq!(sandbox.sh(CONNECT), "93.184.216.34:443\n");
+            });
+        }
+        // Who is not to be captured gets none of them.
+        let bare = host.spawn(&base);
+        assert!(!bare.spawned.is_pooled);
+        assert_eq!(bare.sh(CONNECT), "Network is unreachable\n");
+        assert_eq!(code(&bare.socket.answer(&Request::Listeners)), Some(Code::NotFound));
+    });
 }
