@@ -15,6 +15,7 @@
 #![warn(missing_docs)]
 
 pub mod attach;
+pub mod audit;
 mod body;
 mod client;
 mod connect;

@@ -1,5 +1,6 @@
 //! What the operator of a server decides.
 
+use crate::audit;
 use crate::lifecycle::{Caps, Defaults};
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ pub struct Config {
     pub sandboxes_max: usize,
     /// Most bytes that the records take; old events make room for new ones before.
     pub records_bytes_max: u64,
+    /// Limits of the audit log.
+    pub audit: audit::Limits,
     /// The most that requests may ask for.
     pub caps: Caps,
     /// What holds where requests say nothing.
@@ -31,6 +34,7 @@ impl Default for Config {
         Self {
             sandboxes_max: 1000,
             records_bytes_max: 1 << 30,
+            audit: audit::Limits::default(),
             caps: Caps::default(),
             defaults: Defaults::default(),
             create_timeout: Duration::from_secs(600),

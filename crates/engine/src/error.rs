@@ -1,5 +1,6 @@
 //! Errors of the engine, and the one place where each becomes an [`ApiError`].
 
+use crate::audit::AuditError;
 use crate::backend::BackendError;
 use crate::inside::InsideError;
 use crate::lifecycle::{CapExceeded, HoldError};
@@ -38,6 +39,9 @@ pub enum StartError {
     /// The records cannot be used.
     #[error("could not read the records")]
     Records(#[source] RecordsError),
+    /// The audit log cannot be used.
+    #[error(transparent)]
+    Audit(AuditError),
     /// It cannot be told what is on the host.
     #[error("could not list what is on this host")]
     Inventory(#[source] BackendError),

@@ -11,12 +11,14 @@
 //! | who changes a sandbox, and how | `owner` |
 //! | what is secret | [`secrets`] |
 //! | what may be reached | [`network`] |
+//! | what is told to who looks back later | [`audit`] |
 //! | what can be asked | [`Engine`] |
 //! | what a sandbox that runs can be asked, in the API's words | [`inside`] |
 //! | the same in the guest's words, every byte of its answers doubted | [`guest`] |
 //!
 //! What makes a sandbox is behind [`backend::Backend`]; this crate makes none.
 
+pub mod audit;
 pub mod backend;
 pub mod clock;
 mod config;
@@ -28,6 +30,7 @@ pub mod guest;
 pub mod inside;
 pub mod lifecycle;
 pub mod network;
+mod oversight;
 mod owner;
 pub mod reconcile;
 pub mod records;

@@ -2,6 +2,7 @@
 
 use crate::engine::Engine;
 use crate::error::{hopeless, plain};
+use atoll_api::audit::AuditKind;
 use atoll_api::error::{ApiError, ErrorCode};
 use atoll_api::secret::{Secret, SecretName};
 use atoll_api::time::Timestamp;
@@ -78,7 +79,7 @@ impl Engine {
     /// # Errors
     /// See [`SecretsError`].
     pub async fn secrets(&self) -> Result<Vec<Secret>, SecretsError> {
-        let secrets = self.shared().secrets.clone();
+        let secrets = self.shared().oversight.secrets.clone();
         let all = spawn_blocking(move || secrets.all()).await.expect("a look does not panic")?;
         Ok(all.iter().map(view).collect())
     }
@@ -88,12 +89,11 @@ impl Engine {
     /// # Errors
     /// See [`SecretsError`].
     pub async fn secret(&self, name: &SecretName) -> Result<Option<Value>, SecretsError> {
-        let (secrets, name) = (self.shared().secrets.clone(), stored_name(name));
+        let (secrets, name) = (self.shared().oversight.secrets.clone(), stored_name(name));
         Ok(spawn_blocking(move || secrets.get(&name)).await.expect("a look does not panic")?)
     }
 
-    /// Sets a secret, and gives it and whether it is a new one. Who asks has no say any more once
-    /// it has begun.
+    /// Sets a secret for `by`, and gives it and whether it is a new one.
     ///
     /// # Errors
     /// See [`SecretsError`]; all are as they were then.
@@ -101,8 +101,9 @@ impl Engine {
         &self,
         name: &SecretName,
         value: Vec<u8>,
+        by: String,
     ) -> Result<(Secret, bool), SecretsError> {
-        let (secrets, now) = (self.shared().secrets.clone(), self.shared().clock.now());
+        let (secrets, now) = (self.shared().oversight.secrets.clone(), self.shared().clock.now());
         let stored = stored_name(name);
         let set = spawn_blocking(move || {
             let was = secrets.set(&stored, &Value::new(value)?, now.unix_us())?;
@@ -111,19 +112,24 @@ impl Engine {
             Ok::<_, SecretError>((found, was == Was::New))
         });
         let (found, is_new) = set.await.expect("it does not panic")?;
+        let what = AuditKind::SecretSet { name: name.clone(), is_new, by };
+        self.shared().oversight.tell(None, what);
         // Somebody may have deleted it meanwhile.
         let unseen = Secret { name: name.clone(), created_at: now, updated_at: now };
         Ok((found.unwrap_or(unseen), is_new))
     }
 
-    /// Deletes a secret.
+    /// Deletes a secret for `by`.
     ///
     /// # Errors
     /// See [`SecretsError`].
-    pub async fn delete_secret(&self, name: &SecretName) -> Result<(), SecretsError> {
-        let secrets = self.shared().secrets.clone();
-        let name = stored_name(name);
-        let deleted = spawn_blocking(move || secrets.delete(&name)).await;
-        Ok(deleted.expect("it does not panic")?)
+    pub async fn delete_secret(&self, name: &SecretName, by: String) -> Result<(), SecretsError> {
+        let secrets = self.shared().oversight.secrets.clone();
+        let stored = stored_name(name);
+        let deleted = spawn_blocking(move || secrets.delete(&stored)).await;
+        deleted.expect("it does not panic")?;
+        let what = AuditKind::SecretDeleted { name: name.clone(), by };
+        self.shared().oversight.tell(None, what);
+        Ok(())
     }
 }

@@ -40,6 +40,14 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
+    /// Who it is, as it is recorded.
+    pub(crate) fn by(self) -> String {
+        match self {
+            Self::Local { uid } => format!("uid:{uid}"),
+            Self::Key { id, .. } => id.to_string(),
+        }
+    }
+
     pub(crate) fn scope(self) -> Scope {
         match self {
             Self::Local { .. } => Scope::Admin,
@@ -53,7 +61,7 @@ pub(crate) struct Reader(pub(crate) Caller);
 /// A caller who may make and use.
 pub(crate) struct Runner(pub(crate) Caller);
 /// A caller who may give rights.
-pub(crate) struct Admin;
+pub(crate) struct Admin(pub(crate) Caller);
 
 impl<S: Sync> FromRequestParts<S> for Reader {
     type Rejection = Failure;
@@ -75,7 +83,7 @@ impl<S: Sync> FromRequestParts<S> for Admin {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
-        needs(parts, Scope::Admin).map(|_| Self)
+        needs(parts, Scope::Admin).map(Self)
     }
 }
 

@@ -56,6 +56,7 @@ pub(crate) async fn look(app: &App) -> Health {
         Ok(())
     };
     let checks: Vec<HealthCheck> = [
+        ("audit", audit(app)),
         ("descriptors", descriptors(&app.config)),
         ("disk", disk(&app.watched.folder, &app.config)),
         ("records", records),
@@ -67,6 +68,16 @@ pub(crate) async fn look(app: &App) -> Health {
     let health = Health { status, checks };
     *seen = Some((Instant::now(), health.clone()));
     health
+}
+
+fn audit(app: &App) -> Result<(), (HealthStatus, String)> {
+    match app.engine.audit().trouble() {
+        None => Ok(()),
+        // What the system said has no path in it.
+        Some(cause) => {
+            Err((HealthStatus::Degraded, format!("the audit log cannot be written: {cause}")))
+        }
+    }
 }
 
 fn check(name: &str, outcome: Result<(), (HealthStatus, String)>) -> HealthCheck {

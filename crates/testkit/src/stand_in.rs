@@ -65,6 +65,7 @@ impl StandIn {
         let goes_on = self.is_silent
             && matches!(request, Request::Start(_) | Request::Follow(_) | Request::Watch(_));
         let mut socket = None;
+        let is_new = matches!(request, Request::Start(_));
         let reply = match request {
             Request::Connect(connect) => {
                 *self.connections.lock().unwrap() += 1;
@@ -88,7 +89,7 @@ impl StandIn {
             | Request::Follow(atoll_protocol::exec::Follow { ref id, .. })
                 if goes_on =>
             {
-                Ok(Reply::Started { is_new: false, status: crate::liar::status(id) })
+                Ok(Reply::Started { is_new, status: crate::liar::status(id) })
             }
             Request::Watch(_) if goes_on => Ok(Reply::Done),
             Request::Execs => Ok(Reply::Execs(Vec::new())),

@@ -30,6 +30,7 @@ LEFT_OUT = {
     "connect_port": "a WebSocket, which httpx does not speak",
     "get_metrics": "for what collects metrics",
     "get_openapi": "for tools",
+    "get_audit": "for operators: `atoll events --audit`",
     "list_secrets": "for operators: `atoll secret list`",
     "set_secret": "likewise",
     "delete_secret": "likewise",

@@ -14,6 +14,7 @@ const LEFT_OUT = {
   connect_port: "a WebSocket, likewise",
   get_metrics: "for what collects metrics",
   get_openapi: "for tools",
+  get_audit: "for operators: `atoll events --audit`",
   list_secrets: "for operators: `atoll secret list`",
   set_secret: "likewise",
   delete_secret: "likewise",

@@ -21,6 +21,7 @@ const BELOW: &str = "/sandboxes/sbx_00000000000000000000/guest";
 ///     STATE/records.sqlite what is remembered of them
 ///     STATE/keys.json      hashes of the keys of the API
 ///     STATE/secrets        secrets, encrypted; with secrets.key and secrets.lock
+///     STATE/audit/         the audit log
 ///     STATE/lock           locked by the server that lives
 ///     STATE/log            what a server says that a client started
 ///     STATE/first-key      the first key, until somebody takes it away
@@ -108,6 +109,10 @@ impl Places {
 
     pub(crate) fn records(&self) -> PathBuf {
         self.state.join("records.sqlite")
+    }
+
+    pub(crate) fn audit(&self) -> PathBuf {
+        self.state.join("audit")
     }
 
     pub(crate) fn keys(&self) -> PathBuf {

@@ -9,6 +9,7 @@ mod start;
 
 pub use create::{Beside, Got};
 
+use crate::audit::{Audit, AuditError, Filter, Page};
 use crate::backend::{Backend, Capabilities};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -16,10 +17,12 @@ use crate::directory::Directory;
 use crate::error::OperationError;
 use crate::inside::Wake;
 use crate::lifecycle::HoldId;
+use crate::oversight::Oversight;
 use crate::owner::{Command, Handle, Reply};
 use crate::records::{CameTrue, Records, RecordsError};
 use crate::services::is_service;
 use crate::state::Verb;
+use atoll_api::audit::{AUDIT_PAGE_COUNT_MAX, AuditKind};
 use atoll_api::exec::Exec;
 use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
@@ -28,13 +31,12 @@ use atoll_api::sandbox::{
     State, Tier, Timeline,
 };
 use atoll_api::service::ServiceStatus;
-use atoll_store::secret::Secrets;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{broadcast, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinSet};
 use tokio::time::timeout;
 
 /// How long a look at what runs in a sandbox may take.
@@ -56,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) records: Records,
-    pub(crate) secrets: Arc<Secrets>,
+    pub(crate) oversight: Arc<Oversight>,
     /// Turns true when the engine shuts down.
     closing: watch::Sender<bool>,
     directory: Mutex<Directory>,
@@ -260,6 +262,27 @@ impl Engine {
         self.shared.records.last_event().await
     }
 
+    /// The audit log, for what tells it something beside the engine.
+    pub fn audit(&self) -> &Audit {
+        &self.shared.oversight.audit
+    }
+
+    /// Gives records of the audit log with numbers above `after`, the oldest first.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub async fn audit_page(
+        &self,
+        after: u64,
+        count: usize,
+        filter: Filter,
+    ) -> Result<Page, AuditError> {
+        let oversight = self.shared.oversight.clone();
+        let count = count.min(AUDIT_PAGE_COUNT_MAX);
+        let read = task::spawn_blocking(move || oversight.audit.read(after, count, &filter));
+        read.await.expect("a look does not panic")
+    }
+
     /// Writes to the records what is there already, to learn whether they can be written.
     ///
     /// # Errors
@@ -304,6 +327,10 @@ impl Engine {
         self.shared.closing.send_replace(true);
         let mut tasks = self.tasks.into_inner().unwrap_or_else(PoisonError::into_inner);
         while tasks.join_next().await.is_some() {}
+        let oversight = self.shared.oversight.clone();
+        oversight.tell(None, AuditKind::ServerStopped);
+        // It waits for the disk.
+        drop(task::spawn_blocking(move || oversight.audit.close()).await);
     }
 
     async fn act(&self, id: SandboxId, verb: Verb) -> Result<Sandbox, OperationError> {

@@ -1,11 +1,13 @@
 //! Starting: what an earlier engine left behind is taken up, stopped or removed.
 
 use super::{Engine, Shared};
+use crate::audit::Audit;
 use crate::backend::{Alive, Backend, BackendError};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::error::StartError;
+use crate::oversight::Oversight;
 use crate::owner::{Begin, Owner};
 use crate::reconcile::{self, Action, Plan};
 use crate::records::{Change, Fate, Record, Records};
@@ -26,7 +28,8 @@ const SYNC_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 impl Engine {
-    /// Starts on the records in `path`, which are made if there are none. Secrets are beside them.
+    /// Starts on the records in `path`, which are made if there are none. Secrets are beside them, and
+    /// the audit log.
     ///
     /// On return every sandbox that could be taken up is, and names are right; what is
     /// to be stopped or removed is so soon after. Trouble with a single sandbox makes
@@ -43,20 +46,26 @@ impl Engine {
         path: PathBuf,
     ) -> Result<Self, StartError> {
         let host = backend.clone();
+        let (host_clock, begun_at) = (clock.clone(), clock.now());
         let beside = path.parent().unwrap_or(Path::new(".")).to_owned();
         let looked = task::spawn_blocking(move || {
             let (records, known) =
                 Records::open(&path, config.records_bytes_max).map_err(StartError::Records)?;
             let inventory = host.inventory().map_err(StartError::Inventory)?;
-            Ok((records, reconcile::plan(known.records, &inventory), known.came_true))
+            let audit = Audit::open(&beside.join("audit"), config.audit, begun_at);
+            let audit = audit.map_err(StartError::Audit)?;
+            let oversight = Oversight::new(host_clock, audit, Secrets::of(beside));
+            let plan = reconcile::plan(known.records, &inventory);
+            Ok((records, plan, known.came_true, oversight))
         });
-        let (records, plan, came_true) = looked.await.expect("neither of them panics")?;
+        let (records, plan, came_true, oversight) =
+            looked.await.expect("neither of them panics")?;
         let shared = Arc::new(Shared {
             config,
             backend,
             clock,
             records,
-            secrets: Arc::new(Secrets::of(beside)),
+            oversight: Arc::new(oversight),
             closing: watch::Sender::new(false),
             directory: Mutex::new(Directory::new(config.sandboxes_max)),
             came_true,

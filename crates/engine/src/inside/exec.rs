@@ -67,9 +67,17 @@ impl Inside {
             None => new_id()?,
         };
         let wants_root = request.user == User::Root;
+        let line = self.oversight.command_line(&request);
         let start = translate::start(id, request)?;
         self.worked();
         let followed = self.guest().start(start).await;
+        let may_run = match &followed {
+            Ok(followed) => followed.is_new,
+            Err(error) => !matches!(error, GuestError::Refused(_)),
+        };
+        if may_run {
+            self.oversight.exec_started(self.id, id, line);
+        }
         let followed = followed.map_err(|error| match error {
             // Nothing else that a start needs is missing anywhere.
             GuestError::Refused(Problem { code: Code::Unsupported, .. }) if wants_root => {

@@ -25,9 +25,11 @@ use crate::engine::Engine;
 use crate::error::OperationError;
 use crate::guest::{Guest, GuestError};
 use crate::lifecycle::HoldId;
+use crate::oversight::Oversight;
 use crate::owner::{Command, Reply};
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{HoldCause, Sandbox, State};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::mpsc::error::TrySendError;
@@ -52,6 +54,7 @@ pub struct Inside {
     /// Weak, so that an engine can shut down while streams go on.
     owner: WeakSender<Command>,
     hold_max: Duration,
+    oversight: Arc<Oversight>,
 }
 
 impl Engine {
@@ -86,6 +89,7 @@ impl Engine {
             view: handle.view.clone(),
             owner: handle.mailbox.downgrade(),
             hold_max: self.config().hold_max,
+            oversight: self.shared().oversight.clone(),
         }))
     }
 }
@@ -97,8 +101,9 @@ impl Inside {
         guest: Guest,
         view: latest::Receiver<Sandbox>,
         hold_max: Duration,
+        oversight: Arc<Oversight>,
     ) -> Self {
-        Self { id, guest, view, owner: mpsc::channel(1).0.downgrade(), hold_max }
+        Self { id, guest, view, owner: mpsc::channel(1).0.downgrade(), hold_max, oversight }
     }
 
     /// Which sandbox.

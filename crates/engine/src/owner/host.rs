@@ -101,7 +101,8 @@ impl Owner {
     fn inside(&self) -> Option<Inside> {
         let guest = self.guest.borrow().clone()?;
         let hold_max = self.shared.config.hold_max;
-        Some(Inside::of_owner(self.record.id, guest, self.view.subscribe(), hold_max))
+        let oversight = self.shared.oversight.clone();
+        Some(Inside::of_owner(self.record.id, guest, self.view.subscribe(), hold_max, oversight))
     }
 
     /// Starts its services, and waits until each is ready or will not be soon. Who wants the

@@ -320,6 +320,7 @@ impl Owner {
         }
         // It came true when the sandbox runs: one that is half-made is removed by the next start.
         let once = self.once.clone().filter(|_| what == Some(EventKind::Started));
+        let deleted = what.clone().filter(|what| matches!(what, EventKind::Deleted { .. }));
         let change = Change { record: self.record.clone(), fate, what, at, once };
         let shown = self.record.view(self.activity.holds(at));
         let view = self.view.clone();
@@ -328,6 +329,9 @@ impl Owner {
         if let Err(error) = &written {
             let id = self.record.id;
             tracing::error!(sandbox = %id, cause = chain(error), "it could not be recorded");
+        }
+        if let Some(EventKind::Deleted { reason }) = deleted {
+            self.shared.oversight.deleted(self.record.id, reason);
         }
         written
     }

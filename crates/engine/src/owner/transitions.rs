@@ -7,6 +7,7 @@ use crate::records::{Fate, RecordsError};
 use crate::state::{self, Answer, Step, Verb};
 use crate::told;
 use crate::workspace::Workspace;
+use atoll_api::audit::AuditKind;
 use atoll_api::sandbox::{EventKind, Stage, State};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -84,6 +85,9 @@ impl Owner {
         self.activity.runs(self.shared.clock.now(), Some(Duration::ZERO));
         // A creation that is not written down would be removed by the next start.
         self.intend(Step::Runs, EventKind::Started).await.map_err(unwritten)?;
+        let (name, image) = (self.record.name.clone(), self.record.image.clone());
+        let what = AuditKind::SandboxCreated { name, image };
+        self.shared.oversight.tell(Some(self.record.id), what);
         self.once = None;
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! [`Runner`]: crate::access::Runner
 //! [`Admin`]: crate::access::Admin
 
+mod audit;
 mod events;
 mod execs;
 mod files;
@@ -83,6 +84,7 @@ pub fn openapi() -> OpenApi {
 fn described() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .merge(sandboxes::routes())
+        .merge(audit::routes())
         .merge(events::routes())
         .merge(execs::routes())
         .merge(files::routes())

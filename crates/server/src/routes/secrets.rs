@@ -60,13 +60,13 @@ async fn list(_: Reader, State(app): State<Arc<App>>) -> Result<Json<Secrets>, F
     security(("key" = [])),
 )]
 async fn put(
-    _: Admin,
+    Admin(caller): Admin,
     State(app): State<Arc<App>>,
     Target(name): Target,
     Body(request): Body<PutSecret>,
 ) -> Result<Response, Failure> {
     let value = request.into_bytes().map_err(refused)?;
-    let (secret, is_new) = app.engine.set_secret(&name, value).await?;
+    let (secret, is_new) = app.engine.set_secret(&name, value, caller.by()).await?;
     tracing::info!(secret = %name, is_new, "a secret was set");
     Ok(json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &secret))
 }
@@ -93,11 +93,11 @@ fn refused(error: PutSecretError) -> Failure {
     security(("key" = [])),
 )]
 async fn delete(
-    _: Admin,
+    Admin(caller): Admin,
     State(app): State<Arc<App>>,
     Target(name): Target,
 ) -> Result<Response, Failure> {
-    app.engine.delete_secret(&name).await?;
+    app.engine.delete_secret(&name, caller.by()).await?;
     tracing::info!(secret = %name, "a secret was deleted");
     Ok(StatusCode::NO_CONTENT.into_response())
 }

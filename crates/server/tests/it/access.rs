@@ -26,6 +26,8 @@ fn needed(method: &str, path: &str) -> Option<Scope> {
     match (method, path) {
         (_, "/healthz") => None,
         (_, path) if path.starts_with("/v1/keys") => Some(Scope::Admin),
+        // It tells what everybody did.
+        (_, "/v1/audit") => Some(Scope::Admin),
         ("PUT" | "DELETE", path) if path.starts_with("/v1/secrets") => Some(Scope::Admin),
         // A connection to a port can do whatever is behind it.
         ("GET", path) if path.ends_with("/connect") => Some(Scope::Run),

@@ -4,6 +4,7 @@
 
 mod access;
 mod attack;
+mod audit;
 mod bounds;
 mod description;
 mod errors;

@@ -82,6 +82,200 @@ export interface components {
             /** @enum {string} */
             event: "heartbeat";
         };
+        /** @description Kinds of record. `by` is who did it: `uid:1000` on the unix socket, or the id of a key. */
+        AuditKind: {
+            /** @enum {string} */
+            kind: "continued";
+            /** @description The hash of the record before, which is in the file before; zeros at the very start. */
+            previous: string;
+        } | {
+            /**
+             * Format: int64
+             * @description Bytes that were taken away.
+             */
+            bytes: number;
+            /** @enum {string} */
+            kind: "repaired";
+        } | {
+            /**
+             * Format: int64
+             * @description How many.
+             */
+            count: number;
+            /** @enum {string} */
+            kind: "lost";
+        } | {
+            /** @enum {string} */
+            kind: "let_go";
+            /**
+             * Format: int64
+             * @description The number of its last record.
+             */
+            through: number;
+        } | {
+            /** @enum {string} */
+            kind: "server_started";
+            /** @description Its version. */
+            version: string;
+            /** @description The server before ended in order, or there was none. */
+            wasInOrder: boolean;
+        } | {
+            /** @enum {string} */
+            kind: "server_stopped";
+        } | {
+            /** @description What it is made of. */
+            image: string;
+            /** @enum {string} */
+            kind: "sandbox_created";
+            /** @description Its name. */
+            name?: components["schemas"]["SandboxName"];
+        } | {
+            /** @enum {string} */
+            kind: "sandbox_deleted";
+            /** @description Who or what wanted it, as in `request`. */
+            reason: string;
+        } | {
+            /** @description What was run. Values of secrets are replaced, as in `[secret GITHUB]`. */
+            argv: string[];
+            /** @description Which. */
+            execId: components["schemas"]["ExecId"];
+            /** @description There is more of it than was recorded. */
+            isCut: boolean;
+            /** @enum {string} */
+            kind: "exec_started";
+            /** @description As whom. */
+            user: components["schemas"]["User"];
+        } | {
+            /** @description Why it was ended, if it was. */
+            cause?: components["schemas"]["EndCause"];
+            /** @description Which. */
+            execId: components["schemas"]["ExecId"];
+            /**
+             * Format: int32
+             * @description Its exit status.
+             */
+            exitCode?: number;
+            /** @enum {string} */
+            kind: "exec_ended";
+            /**
+             * Format: int32
+             * @description The number of the signal that ended it.
+             */
+            signal?: number;
+        } | {
+            /** @description Who set it. */
+            by: string;
+            /** @description There was none of that name. */
+            isNew: boolean;
+            /** @enum {string} */
+            kind: "secret_set";
+            /** @description Its name. */
+            name: components["schemas"]["SecretName"];
+        } | {
+            /** @description Who deleted it. */
+            by: string;
+            /** @enum {string} */
+            kind: "secret_deleted";
+            /** @description Its name. */
+            name: components["schemas"]["SecretName"];
+        } | {
+            /** @description Where it went. */
+            host: string;
+            /** @enum {string} */
+            kind: "secret_used";
+            /** @description Its name. */
+            name: components["schemas"]["SecretName"];
+            /**
+             * Format: int32
+             * @description To which port.
+             */
+            port: number;
+        } | {
+            /** @description Where it went. */
+            host: string;
+            /** @enum {string} */
+            kind: "egress_allowed";
+            /**
+             * Format: int32
+             * @description To which port.
+             */
+            port: number;
+            /** @description The rule that let it out. */
+            rule?: string;
+        } | {
+            /** @description Why, as in `not-allowed`. */
+            code: string;
+            /**
+             * Format: int64
+             * @description How often since it was last recorded.
+             */
+            count: number;
+            /** @description Where it wanted to go. */
+            host: string;
+            /** @enum {string} */
+            kind: "egress_denied";
+            /** @description The method of a request. */
+            method?: string;
+            /** @description The path of a request, without its query. */
+            path?: string;
+            /**
+             * Format: int32
+             * @description To which port.
+             */
+            port?: number;
+            /** @description The rule that refused it. */
+            rule?: string;
+        } | {
+            /** @description Who changed it. */
+            by: string;
+            /** @enum {string} */
+            kind: "policy_changed";
+            /** @description Which part, as in `network`. */
+            part: string;
+            /** @description SHA-256 of what it is now, as it is kept. */
+            sha256: string;
+        } | {
+            /** @enum {string} */
+            kind: "gateway_started";
+        } | {
+            /** @description How. */
+            cause: string;
+            /** @enum {string} */
+            kind: "gateway_died";
+        } | {
+            /** @enum {string} */
+            kind: "unknown";
+        };
+        /** @description Records of the log, the oldest first. */
+        AuditPage: {
+            /**
+             * Format: int64
+             * @description The number to go on behind, in `after`; none where there is no more now. There may be more
+             *     although this page is empty: a page looks through a limited part of the log.
+             */
+            next?: number;
+            /** @description The records. */
+            records: components["schemas"]["AuditRecord"][];
+        };
+        /** @description One record of the log. */
+        AuditRecord: {
+            /** @description When it happened. */
+            at: components["schemas"]["Timestamp"];
+            /**
+             * @description SHA-256 over the 32 bytes of the hash before and the record as it is written, without this
+             *     field, as lower-case hexadecimal digits.
+             */
+            hash: string;
+            /** @description In which sandbox, if in one. */
+            sandboxId?: components["schemas"]["SandboxId"];
+            /**
+             * Format: int64
+             * @description Its number: each is one more than that of the record before.
+             */
+            seq: number;
+            /** @description What happened. */
+            what: components["schemas"]["AuditKind"];
+        };
         /** @description Asks for an exec to be ended; `{}` is such a request. */
         CancelExec: {
             /**

@@ -1,5 +1,6 @@
 //! Commands that ask a server, through the real program on both sides.
 
+mod audit;
 mod cp;
 mod exec;
 mod hostile;

@@ -138,6 +138,9 @@ impl Following {
         self.exec.stderr = translate::printed(told.stderr);
         self.exec.fed_bytes = told.fed_bytes;
         self.exec.ended = Some(translate::ended(told));
+        if let Some(ended) = &self.exec.ended {
+            self.inside.oversight.exec_ended(self.inside.id, self.id, ended);
+        }
         self.inside.command_done(&self.exec, was_running);
     }
 }
