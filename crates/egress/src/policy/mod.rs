@@ -20,4 +20,4 @@ pub use decide::{Connection, Host, Layer, Policy, Reason, Refusal, Request, Verd
 pub use path::{PathError, PathPattern, plain};
 pub use preset::{PRESETS, Preset, preset};
 pub use rule::{Action, Method, Ports, Protocol, Rule, RuleError, Target};
-pub use shadow::{meet, shadowed_by};
+pub use shadow::{meet, shadowed};

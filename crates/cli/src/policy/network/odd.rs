@@ -4,13 +4,13 @@ use super::{Network, PlacedLayer, PlacedRule};
 use atoll_api::policy::{
     self, Level, NetworkMode, Origin, RuleList, SecretBinding, Warning, WarningKind,
 };
-use atoll_egress::policy::{Action, Rule, Target, meet, preset, shadowed_by};
+use atoll_egress::policy::{Action, Rule, Target, meet, preset, shadowed};
 
 /// What is odd about a network that is understood.
 pub(in crate::policy) fn warnings(network: &Network, said: &policy::Network) -> Vec<Warning> {
     let mut odd = Odd(Vec::new());
-    for layer in &network.layers {
-        odd.shadowed(layer);
+    for (index, layer) in network.layers.iter().enumerate() {
+        odd.shadowed(layer, index == 0);
     }
     let [user, rest @ ..] = &network.layers[..] else { return odd.0 };
     for project in rest {
@@ -27,11 +27,7 @@ struct Odd(Vec<Warning>);
 impl Odd {
     fn say(&mut self, origin: &Origin, key: &'static str, text: &str, why: impl Into<String>) {
         let kind = WarningKind::Network { text: text.to_owned(), why: why.into() };
-        let warning = Warning { origin: origin.clone(), key, kind };
-        // What flags say is in both layers.
-        if !self.0.contains(&warning) {
-            self.0.push(warning);
-        }
+        self.0.push(Warning { origin: origin.clone(), key, kind });
     }
 
     fn rule(&mut self, placed: &PlacedRule, why: impl Into<String>) {
@@ -39,18 +35,21 @@ impl Odd {
     }
 
     /// Rules in whose place another one always decides.
-    fn shadowed(&mut self, layer: &PlacedLayer) {
+    fn shadowed(&mut self, layer: &PlacedLayer, is_first: bool) {
         let rules: Vec<Rule> = layer.rules.iter().map(|placed| placed.rule.clone()).collect();
-        for (place, placed) in layer.rules.iter().enumerate() {
+        for (place, by) in shadowed(&rules) {
+            let (Some(placed), Some(by)) = (layer.rules.get(place), layer.rules.get(by)) else {
+                continue;
+            };
+            // What flags say is in both layers.
+            let is_told = [placed, by].iter().all(|rule| rule.origin.level == Level::Flag);
             // A preset is taken to be cut down.
-            if placed.preset.is_some() {
+            if placed.preset.is_some() || (is_told && !is_first) {
                 continue;
             }
-            if let Some(by) = shadowed_by(&rules, place).and_then(|place| layer.rules.get(place)) {
-                let (key, rule, origin) = (by.list.key(), &by.rule, &by.origin);
-                let why = format!("never decides: {key} {:?} ({origin}) does", rule.to_string());
-                self.rule(placed, why);
-            }
+            let (key, rule, origin) = (by.list.key(), &by.rule, &by.origin);
+            let why = format!("never decides: {key} {:?} ({origin}) does", rule.to_string());
+            self.rule(placed, why);
         }
     }
 
