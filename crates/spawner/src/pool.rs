@@ -33,7 +33,10 @@ impl Pool {
         Ok(Self { put, taken: Waiting(taken), making: None, is_wanted: false })
     }
 
-    pub(crate) fn waiting(&self) -> &Waiting {
+    /// What a maker has of it, in its copy of the process: not what is being made, which would
+    /// live as long as the maker waits.
+    pub(crate) fn in_maker(&mut self) -> &Waiting {
+        drop(self.making.take());
         &self.taken
     }
 
@@ -100,14 +103,14 @@ mod tests {
     fn there_are_none_before_one_is_wanted_and_few_then_and_each_is_given_once() {
         let mut pool = Pool::new().unwrap();
         assert_eq!(made(&mut pool), 0);
-        assert!(pool.waiting().take().is_none());
+        assert!(pool.taken.take().is_none());
         pool.want();
         assert_eq!(made(&mut pool), WAITING_MAX);
-        let taken: Vec<_> = std::iter::from_fn(|| pool.waiting().take()).collect();
+        let taken: Vec<_> = std::iter::from_fn(|| pool.taken.take()).collect();
         assert_eq!(taken.len(), 2);
         assert!(taken.iter().all(Ready::is_complete));
         assert_eq!(made(&mut pool), WAITING_MAX);
-        let again = pool.waiting().take().unwrap();
+        let again = pool.taken.take().unwrap();
         let networks: Vec<_> = taken
             .into_iter()
             .chain([again])

@@ -45,7 +45,7 @@ pub fn run(orders: &OwnedFd) -> io::Result<()> {
     let (taken, takes) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     maker::prepare();
     let mut pool = Pool::new()?;
-    let mut waiting = wait_for_order(orders, &takes, &pool);
+    let mut waiting = wait_for_order(orders, &takes, &mut pool);
     loop {
         // While nobody waits, an order that comes is ours to see.
         let at_orders = if waiting.is_none() { PollFlags::IN } else { PollFlags::empty() };
@@ -83,7 +83,7 @@ pub fn run(orders: &OwnedFd) -> io::Result<()> {
         // The next one is forked when an order has been carried out, so that it takes no
         // processor away from that; or when there is another order already.
         if waiting.is_none() && (is_quiet || is_ordered) {
-            waiting = wait_for_order(orders, &takes, &pool);
+            waiting = wait_for_order(orders, &takes, &mut pool);
         }
         if is_quiet && !is_ordered {
             pool.fill();
@@ -99,11 +99,11 @@ const WITHOUT_CAPTURE: u8 = 0;
 const WITH_CAPTURE: u8 = 1;
 
 /// Forks a maker that waits for an order; its process, unless there can be none.
-fn wait_for_order(orders: &OwnedFd, takes: &OwnedFd, pool: &Pool) -> Option<i32> {
+fn wait_for_order(orders: &OwnedFd, takes: &OwnedFd, pool: &mut Pool) -> Option<i32> {
     let resident = rustix::process::getpid();
     match fork_into(0, None) {
         Ok(Fork::Child) => {
-            take_order(orders, takes, pool.waiting(), resident);
+            take_order(orders, takes, pool.in_maker(), resident);
             process::exit_now(0)
         }
         Ok(Fork::Parent { pid, .. }) => Some(pid),

@@ -179,7 +179,8 @@ pub trait Backend: Send + Sync + 'static {
 
     /// What the network of a sandbox whose processes run leads to, after [`Backend::start`] and
     /// after [`Backend::adopt`]; none if its [`Spec`] says that nothing leaves. Its processes
-    /// may have begun to connect, and wait until somebody accepts.
+    /// may have begun to connect, and wait until somebody accepts. Those that are frozen hand
+    /// nothing over until they are thawed.
     ///
     /// # Errors
     /// Nothing reaches anybody from inside then.

@@ -232,6 +232,15 @@ fn networks_are_made_ahead_and_no_two_sandboxes_have_the_same() {
         // Who is not to be captured gets none of them.
         let bare = host.spawn(&base);
         assert!(!bare.spawned.is_pooled);
+        // A guest keeps its own four sockets, and nothing else of what its maker had.
+        let descriptors = |sandbox: &Sandbox| match sandbox.socket.answer(&Request::Guest) {
+            Ok(Reply::Guest(guest)) => guest.descriptors.used,
+            answer => panic!("{answer:?}"),
+        };
+        // One who has connected before may not be forgotten yet.
+        for (_, sandbox) in &many {
+            wait_until("no more descriptors", || descriptors(sandbox) == descriptors(&bare) + 4);
+        }
         assert_eq!(bare.sh(CONNECT), "Network is unreachable\n");
         assert_eq!(code(&bare.socket.answer(&Request::Listeners)), Some(Code::NotFound));
     });
