@@ -1,8 +1,9 @@
 //! The audit log: what was allowed, refused, decided and run, in an order that cannot be changed
 //! without a trace.
 
+use crate::approval::{ApprovalStatus, GrantScope};
 use crate::exec::{EndCause, User};
-use crate::id::{ExecId, SandboxId};
+use crate::id::{ApprovalId, ExecId, SandboxId};
 use crate::name::SandboxName;
 use crate::secret::SecretName;
 use crate::time::Timestamp;
@@ -156,6 +157,38 @@ pub enum AuditKind {
         /// How often since it was last recorded.
         count: u64,
     },
+    /// A sandbox asked for something that a rule says to ask for.
+    ApprovalCreated {
+        /// The approval.
+        approval_id: ApprovalId,
+        /// The rule.
+        rule: String,
+        /// What of it.
+        name: String,
+    },
+    /// An approval was decided, or taken back.
+    ApprovalDecided {
+        /// Which.
+        approval_id: ApprovalId,
+        /// How.
+        status: ApprovalStatus,
+        /// How far it reaches, if it was approved.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scope: Option<GrantScope>,
+        /// Until when it holds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+        /// Why, if that was said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// Who decided.
+        by: String,
+    },
+    /// Nobody decided an approval in time, or its sandbox is gone.
+    ApprovalExpired {
+        /// Which.
+        approval_id: ApprovalId,
+    },
     /// What a sandbox may do was changed.
     PolicyChanged {
         /// Which part, as in `network`.
@@ -196,6 +229,9 @@ impl AuditKind {
             Self::SecretUsed { .. } => "secret_used",
             Self::EgressAllowed { .. } => "egress_allowed",
             Self::EgressDenied { .. } => "egress_denied",
+            Self::ApprovalCreated { .. } => "approval_created",
+            Self::ApprovalDecided { .. } => "approval_decided",
+            Self::ApprovalExpired { .. } => "approval_expired",
             Self::PolicyChanged { .. } => "policy_changed",
             Self::GatewayStarted => "gateway_started",
             Self::GatewayDied { .. } => "gateway_died",

@@ -5,6 +5,7 @@
 
 #![warn(missing_docs)]
 
+pub mod approval;
 pub mod audit;
 pub mod error;
 pub mod exec;

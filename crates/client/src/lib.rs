@@ -14,6 +14,7 @@
 
 #![warn(missing_docs)]
 
+pub mod approvals;
 pub mod attach;
 pub mod audit;
 mod body;

@@ -9,6 +9,7 @@
 //! | what survives the server | [`records`] |
 //! | what a start does with what it finds | [`reconcile`] |
 //! | who changes a sandbox, and how | `owner` |
+//! | what a person has to decide | [`approvals`] |
 //! | what is secret | [`secrets`] |
 //! | what may be reached | [`network`] |
 //! | what is told to who looks back later | [`audit`] |
@@ -18,6 +19,7 @@
 //!
 //! What makes a sandbox is behind [`backend::Backend`]; this crate makes none.
 
+pub mod approvals;
 pub mod audit;
 pub mod backend;
 pub mod clock;

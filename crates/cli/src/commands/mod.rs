@@ -2,6 +2,7 @@
 
 mod act;
 mod apply;
+mod approvals;
 mod completions;
 mod cp;
 mod create;
@@ -61,6 +62,7 @@ pub(crate) enum Command {
     /// Delete sandboxes, with their files
     Delete(act::Args),
     Events(events::Args),
+    Approvals(approvals::Args),
     Keys(keys::Args),
     Secret(secret::Args),
     Completions(completions::Args),
@@ -93,6 +95,7 @@ impl Command {
             Self::Kill(args) => act::run(args, Verb::Act(Action::Kill)),
             Self::Delete(args) => act::run(args, Verb::Delete),
             Self::Events(args) => events::run(args),
+            Self::Approvals(args) => approvals::run(args),
             Self::Keys(args) => keys::run(args),
             Self::Secret(args) => secret::run(args),
             Self::Completions(args) => completions::run(args),

@@ -9,6 +9,7 @@ mod start;
 
 pub use create::{Beside, Got};
 
+use crate::approvals::Approvals;
 use crate::audit::{Audit, AuditError, Filter, Page};
 use crate::backend::{Backend, Capabilities};
 use crate::clock::Clock;
@@ -59,6 +60,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) records: Records,
     pub(crate) oversight: Arc<Oversight>,
+    pub(crate) approvals: Approvals,
     /// Turns true when the engine shuts down.
     closing: watch::Sender<bool>,
     directory: Mutex<Directory>,
@@ -260,6 +262,11 @@ impl Engine {
     /// If the records cannot be read.
     pub async fn last_event(&self) -> Result<u64, RecordsError> {
         self.shared.records.last_event().await
+    }
+
+    /// What sandboxes ask for and people decide.
+    pub fn approvals(&self) -> &Approvals {
+        &self.shared.approvals
     }
 
     /// The audit log, for what tells it something beside the engine.

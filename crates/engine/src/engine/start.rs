@@ -1,6 +1,7 @@
 //! Starting: what an earlier engine left behind is taken up, stopped or removed.
 
 use super::{Engine, Shared};
+use crate::approvals::{Approvals, Keeper};
 use crate::audit::Audit;
 use crate::backend::{Alive, Backend, BackendError};
 use crate::clock::Clock;
@@ -56,16 +57,19 @@ impl Engine {
             let audit = audit.map_err(StartError::Audit)?;
             let oversight = Oversight::new(host_clock, audit, Secrets::of(beside));
             let plan = reconcile::plan(known.records, &inventory);
-            Ok((records, plan, known.came_true, oversight))
+            Ok((records, plan, known.came_true, known.approvals, oversight))
         });
-        let (records, plan, came_true, oversight) =
+        let (records, plan, came_true, asked, oversight) =
             looked.await.expect("neither of them panics")?;
+        let oversight = Arc::new(oversight);
+        let (approvals, keeper) = Approvals::new(asked, oversight.clone());
         let shared = Arc::new(Shared {
             config,
             backend,
             clock,
             records,
-            oversight: Arc::new(oversight),
+            oversight,
+            approvals,
             closing: watch::Sender::new(false),
             directory: Mutex::new(Directory::new(config.sandboxes_max)),
             came_true,
@@ -74,6 +78,7 @@ impl Engine {
         let (known, unknown) = (plan.known.len(), plan.unknown.len());
         tracing::info!(known, unknown, "sandboxes of earlier servers");
         engine.spawn(keep_synchronised(engine.shared.clone()));
+        engine.spawn(keep_approvals(engine.shared.clone(), keeper));
         engine.carry_out(plan).await;
         Ok(engine)
     }
@@ -197,6 +202,15 @@ async fn keep_synchronised(shared: Arc<Shared>) {
     };
     tokio::select! {
         () = keep => {}
+        _ = closing.wait_for(|&is_closing| is_closing) => {}
+    }
+}
+
+/// Keeps the book of approvals until the engine shuts down; who waits for a decision is told.
+async fn keep_approvals(shared: Arc<Shared>, keeper: Keeper) {
+    let mut closing = shared.closing.subscribe();
+    tokio::select! {
+        () = keeper.run(&shared.records) => {}
         _ = closing.wait_for(|&is_closing| is_closing) => {}
     }
 }

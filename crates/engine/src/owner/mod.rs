@@ -332,6 +332,7 @@ impl Owner {
         }
         if let Some(EventKind::Deleted { reason }) = deleted {
             self.shared.oversight.deleted(self.record.id, reason);
+            self.shared.approvals.gone(self.record.id).await;
         }
         written
     }

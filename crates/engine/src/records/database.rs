@@ -1,6 +1,8 @@
 //! The SQLite file. Synchronous; [`super::Records`] has it on a thread of its own.
 
 use super::{CameTrue, Change, Fate, Once, Record};
+use crate::approvals::book as approvals;
+use atoll_api::approval::Approval;
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{Event, EventKind, State};
 use atoll_api::time::Timestamp;
@@ -53,6 +55,13 @@ const MIGRATIONS: &[&str] = &[
         at_us  INTEGER NOT NULL -- microseconds since 1970
     ) STRICT;
     CREATE INDEX came_true_at ON came_true (at_us);
+",
+    "
+    CREATE TABLE approvals (
+        id     TEXT PRIMARY KEY,
+        number INTEGER NOT NULL UNIQUE,
+        body   TEXT NOT NULL    -- an Approval as JSON
+    ) STRICT, WITHOUT ROWID;
 ",
 ];
 
@@ -183,7 +192,10 @@ impl Database {
     fn limit_for(&self, change: &Change) -> rusqlite::Result<()> {
         let makes_room = change.fate == Fate::Forget || change.record.state == State::Deleted;
         let reserve = if makes_room { 0 } else { PAGES_RESERVED };
-        let pages_max = self.pages_max.saturating_sub(reserve).max(1);
+        self.limit_pages(self.pages_max.saturating_sub(reserve).max(1))
+    }
+
+    fn limit_pages(&self, pages_max: u32) -> rusqlite::Result<()> {
         if self.limited_to.get() != pages_max {
             self.connection.pragma_update(None, "max_page_count", pages_max)?;
             self.limited_to.set(pages_max);
@@ -320,6 +332,64 @@ impl Database {
             found.push(CameTrue { once, id, at });
         }
         Ok(found)
+    }
+
+    /// Reads every approval with its number, in their order.
+    ///
+    /// # Errors
+    /// [`RecordsError::Damaged`] names the first one that cannot be understood.
+    pub fn approvals(&self) -> Result<Vec<(u64, Approval)>, RecordsError> {
+        let failed = |source| explain(&self.path, "read approvals of", source);
+        let query = "SELECT number, id, body FROM approvals ORDER BY number";
+        let mut statement = self.connection.prepare(query).map_err(failed)?;
+        let rows = statement
+            .query_map([], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, String>(2)?))
+            })
+            .map_err(failed)?;
+        let mut approvals = Vec::new();
+        for row in rows {
+            let (number, id, body) = row.map_err(failed)?;
+            let approval: Option<Approval> = serde_json::from_str(&body).ok();
+            let approval = approval.filter(|approval| approval.id.to_string() == id);
+            let (Ok(number), Some(approval)) = (u64::try_from(number), approval) else {
+                return Err(self.damaged(&format!("{id} cannot be read")));
+            };
+            approvals.push((number, approval));
+        }
+        Ok(approvals)
+    }
+
+    /// Writes what has changed of approvals, all of it or nothing.
+    ///
+    /// # Errors
+    /// Nothing was written then.
+    pub fn save_approvals(&mut self, changes: &[approvals::Change]) -> Result<(), RecordsError> {
+        let path = self.path.clone();
+        let failed = |source| explain(&path, "write", source);
+        let pages_max = self.pages_max.saturating_sub(PAGES_RESERVED).max(1);
+        self.limit_pages(pages_max).map_err(failed)?;
+        let transaction = self.connection.transaction().map_err(failed)?;
+        for change in changes {
+            match change {
+                approvals::Change::Keep(number, approval) => {
+                    let body = serde_json::to_string(approval);
+                    let body = body.expect("an approval has string keys only");
+                    let number = i64::try_from(*number).unwrap_or(i64::MAX);
+                    execute(
+                        &transaction,
+                        "INSERT INTO approvals (id, number, body) VALUES (?1, ?2, ?3)
+                         ON CONFLICT (id) DO UPDATE SET body = excluded.body",
+                        (approval.id.to_string(), number, body),
+                    )
+                }
+                approvals::Change::Forget(id) => {
+                    execute(&transaction, "DELETE FROM approvals WHERE id = ?1", [id.to_string()])
+                }
+            }
+            .map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)
     }
 
     /// Brings everything that is written to the disk.

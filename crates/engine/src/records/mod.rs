@@ -20,6 +20,8 @@ mod record;
 pub use database::{Database, EVENTS_KEPT, ONCE_KEPT, ONCE_KEPT_FOR, RecordsError};
 pub use record::Record;
 
+use crate::approvals::book as approvals;
+use atoll_api::approval::Approval;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{Event, EventKind};
 use atoll_api::time::Timestamp;
@@ -95,12 +97,18 @@ pub struct Known {
     pub records: Vec<Record>,
     /// Requests that came true, the oldest first.
     pub came_true: Vec<CameTrue>,
+    /// Approvals with their numbers, the oldest first.
+    pub approvals: Vec<(u64, Approval)>,
 }
 
 enum Job {
     Apply {
         change: Box<Change>,
         publish: Box<dyn FnOnce() + Send>,
+        reply: oneshot::Sender<Result<(), RecordsError>>,
+    },
+    Approvals {
+        changes: Vec<approvals::Change>,
         reply: oneshot::Sender<Result<(), RecordsError>>,
     },
     Check {
@@ -128,7 +136,8 @@ impl Records {
     pub fn open(path: &Path, bytes_max: u64) -> Result<(Self, Known), RecordsError> {
         let mut database = Database::open(path)?;
         database.limit(bytes_max)?;
-        let known = Known { records: database.load()?, came_true: database.came_true()? };
+        let (records, came_true) = (database.load()?, database.came_true()?);
+        let known = Known { records, came_true, approvals: database.approvals()? };
         let (jobs, queue) = mpsc::channel(QUEUE);
         let events = broadcast::Sender::new(EVENTS_BEHIND);
         let listeners = events.clone();
@@ -155,6 +164,20 @@ impl Records {
         let (reply, answer) = oneshot::channel();
         let (change, publish) = (Box::new(change), Box::new(publish));
         self.ask(Job::Apply { change, publish, reply }).await;
+        self.written.notify_one();
+        answer.await.expect("the writer answers every job")
+    }
+
+    /// Writes what has changed of approvals, all of it or nothing.
+    ///
+    /// # Errors
+    /// Nothing was written then.
+    pub async fn save_approvals(
+        &self,
+        changes: Vec<approvals::Change>,
+    ) -> Result<(), RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::Approvals { changes, reply }).await;
         self.written.notify_one();
         answer.await.expect("the writer answers every job")
     }
@@ -245,6 +268,9 @@ fn serve(
                 drop(reply.send(told));
             }
             Job::Sync { reply } => drop(reply.send(database.sync())),
+            Job::Approvals { changes, reply } => {
+                drop(reply.send(database.save_approvals(&changes)));
+            }
             Job::Check { reply } => drop(reply.send(database.check_write())),
             Job::LastEvent { reply } => drop(reply.send(database.last_event())),
             Job::Events { after, count, reply } => drop(reply.send(database.events(after, count))),

@@ -7,6 +7,7 @@
 //! [`Runner`]: crate::access::Runner
 //! [`Admin`]: crate::access::Admin
 
+mod approvals;
 mod audit;
 mod events;
 mod execs;
@@ -84,6 +85,7 @@ pub fn openapi() -> OpenApi {
 fn described() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .merge(sandboxes::routes())
+        .merge(approvals::routes())
         .merge(audit::routes())
         .merge(events::routes())
         .merge(execs::routes())

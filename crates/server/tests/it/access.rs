@@ -11,8 +11,11 @@ fn operations() -> Vec<(String, String)> {
     let mut operations = Vec::new();
     for (path, item) in api["paths"].as_object().unwrap() {
         let path = path.replace("{sandbox}", "web").replace("{key}", "key_00000000000000000000");
-        let path =
-            path.replace("{secret}", "TOKEN").replace("{service}", "web").replace("{port}", "80");
+        let path = path
+            .replace("{secret}", "TOKEN")
+            .replace("{approval}", "apr_00000000000000000000")
+            .replace("{service}", "web")
+            .replace("{port}", "80");
         for method in item.as_object().unwrap().keys() {
             operations.push((method.to_uppercase(), path.clone()));
         }
@@ -26,6 +29,9 @@ fn needed(method: &str, path: &str) -> Option<Scope> {
     match (method, path) {
         (_, "/healthz") => None,
         (_, path) if path.starts_with("/v1/keys") => Some(Scope::Admin),
+        // Who decides gives rights; what is asked for has paths and command lines in it.
+        ("POST", path) if path.starts_with("/v1/approvals") => Some(Scope::Admin),
+        (_, path) if path.starts_with("/v1/approvals") => Some(Scope::Run),
         // It tells what everybody did.
         (_, "/v1/audit") => Some(Scope::Admin),
         ("PUT" | "DELETE", path) if path.starts_with("/v1/secrets") => Some(Scope::Admin),

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod access;
+mod approvals;
 mod attack;
 mod audit;
 mod bounds;

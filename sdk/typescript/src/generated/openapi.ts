@@ -19,6 +19,94 @@ export interface components {
             /** @description Whether anything changed. */
             tookEffect: components["schemas"]["TookEffect"];
         };
+        /** @description Something that a sandbox asked for. */
+        Approval: {
+            /** @description When it was first asked for. */
+            askedAt: components["schemas"]["Timestamp"];
+            /**
+             * Format: int64
+             * @description How often it was asked for while nobody had decided.
+             */
+            count: number;
+            /** @description How it was decided. */
+            decided?: components["schemas"]["Decided"];
+            /** @description Its id. */
+            id: components["schemas"]["ApprovalId"];
+            /** @description When it was last asked for. */
+            lastAskedAt: components["schemas"]["Timestamp"];
+            /**
+             * @description What of that rule it is about, as in `github.com:443`: a decision holds for the same rule
+             *     and name.
+             */
+            name: string;
+            /** @description Until when it waits for a decision. */
+            pendingUntil: components["schemas"]["Timestamp"];
+            /** @description The rule that says `ask`, as it is written in the policy. */
+            rule: string;
+            /** @description Which sandbox asked. */
+            sandboxId: components["schemas"]["SandboxId"];
+            /** @description Where it is. */
+            status: components["schemas"]["ApprovalStatus"];
+            /** @description For what. */
+            what: components["schemas"]["ApprovalWhat"];
+        };
+        /**
+         * @description Names one thing that a sandbox asked for.
+         * @example apr_0001020304050607abff
+         */
+        ApprovalId: string;
+        /** @description Approvals, the oldest first. */
+        ApprovalPage: {
+            /** @description The approvals. */
+            approvals: components["schemas"]["Approval"][];
+            /**
+             * Format: int64
+             * @description The `cursor` of the next page; absent on the last one.
+             */
+            next?: number;
+        };
+        /**
+         * @description Where an approval is.
+         * @enum {string}
+         */
+        ApprovalStatus: "pending" | "approved" | "denied" | "expired";
+        /** @description What is asked for. */
+        ApprovalWhat: {
+            /** @description Where to. */
+            host: string;
+            /** @enum {string} */
+            kind: "network";
+            /** @description The method of a request. */
+            method?: string;
+            /** @description The path of a request, without its query. */
+            path?: string;
+            /**
+             * Format: int32
+             * @description To which port.
+             */
+            port?: number;
+        } | {
+            /** @description Its words. */
+            argv: string[];
+            /** @enum {string} */
+            kind: "exec";
+        } | {
+            /** @enum {string} */
+            kind: "apply";
+            /** @description The review session. */
+            session: string;
+        };
+        /** @description Approves what was asked for. */
+        Approve: {
+            /**
+             * Format: int64
+             * @description For how many seconds it holds. Where nothing is said: ten minutes for `once`, for as long as
+             *     it is there for `sandbox`, thirty days for `always`.
+             */
+            expiresInS?: number;
+            /** @description How far it reaches. */
+            scope: components["schemas"]["GrantScope"];
+        };
         /**
          * @description What an archive is, in a query.
          * @enum {string}
@@ -226,6 +314,35 @@ export interface components {
             /** @description The rule that refused it. */
             rule?: string;
         } | {
+            /** @description The approval. */
+            approvalId: components["schemas"]["ApprovalId"];
+            /** @enum {string} */
+            kind: "approval_created";
+            /** @description What of it. */
+            name: string;
+            /** @description The rule. */
+            rule: string;
+        } | {
+            /** @description Which. */
+            approvalId: components["schemas"]["ApprovalId"];
+            /** @description Who decided. */
+            by: string;
+            /** @enum {string} */
+            kind: "approval_decided";
+            /** @description Why, if that was said. */
+            reason?: string;
+            /** @description How far it reaches, if it was approved. */
+            scope?: components["schemas"]["GrantScope"];
+            /** @description How. */
+            status: components["schemas"]["ApprovalStatus"];
+            /** @description Until when it holds. */
+            until?: components["schemas"]["Timestamp"];
+        } | {
+            /** @description Which. */
+            approvalId: components["schemas"]["ApprovalId"];
+            /** @enum {string} */
+            kind: "approval_expired";
+        } | {
             /** @description Who changed it. */
             by: string;
             /** @enum {string} */
@@ -411,6 +528,29 @@ export interface components {
          * @example 1796000000000000.sbx_0001020304050607abff
          */
         Cursor: string;
+        /** @description How an approval was decided. */
+        Decided: {
+            /** @description When. */
+            at: components["schemas"]["Timestamp"];
+            /** @description Who: `uid:1000` on the unix socket, or the id of a key. */
+            by: string;
+            /** @description It was for once, and has been used. */
+            isUsed?: boolean;
+            /** @description Why, if that was said. */
+            reason?: string;
+            /** @description How far it reaches, if it was approved. */
+            scope?: components["schemas"]["GrantScope"];
+            /** @description Until when the decision holds; none where it has no end. */
+            until?: components["schemas"]["Timestamp"];
+        };
+        /**
+         * @description Denies what was asked for, or takes back that it was approved. That holds for ten minutes for
+         *     the same in that sandbox; then it may be asked for again.
+         */
+        Deny: {
+            /** @description Why, for the agent to read; without control characters. */
+            reason?: string;
+        };
         /** @description Differences as `git diff` prints them. */
         Diff: {
             /** @description There is more. */
@@ -829,6 +969,11 @@ export interface components {
             /** @description Leave out what `.gitignore` files in and below the directory ignore, and `.git`. */
             respectsIgnore?: boolean;
         };
+        /**
+         * @description How far an approval reaches.
+         * @enum {string}
+         */
+        GrantScope: "once" | "sandbox" | "always";
         /**
          * @description Finds lines in a file, or in those below a directory.
          *

@@ -1,0 +1,220 @@
+//! Approvals over the API: seen, followed, decided, and waited for.
+
+use crate::support::{Client, DEADLINE, Running, World, live};
+use atoll_api::approval::{ApprovalWhat, GrantScope};
+use atoll_api::id::SandboxId;
+use atoll_engine::approvals::{Asked, Outcome, Question, Status};
+use http_body_util::BodyExt as _;
+use hyper::Response;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::timeout;
+
+async fn sandbox(client: &Client, name: &str) -> SandboxId {
+    let made = client.json("POST", "/v1/sandboxes", &json!({"name": name})).await.expect(201);
+    made["id"].as_str().unwrap().parse().unwrap()
+}
+
+fn question(sandbox: SandboxId, name: &str) -> Question {
+    let host = name.to_owned();
+    let what = ApprovalWhat::Network { host, port: Some(443), method: None, path: None };
+    Question { sandbox, what, rule: "*".to_owned(), name: format!("{name}:443") }
+}
+
+async fn ask(server: &Running, sandbox: SandboxId, name: &str) -> Asked {
+    server.engine.approvals().ask(question(sandbox, name)).await.unwrap()
+}
+
+async fn next(stream: &mut Response<Incoming>) -> Value {
+    let mut text = String::new();
+    while !text.ends_with("\n\n") || text.starts_with(':') {
+        let frame = timeout(DEADLINE, stream.body_mut().frame()).await.unwrap();
+        let bytes = frame.unwrap().unwrap().into_data().unwrap();
+        text.push_str(std::str::from_utf8(&bytes).unwrap());
+        text = text.trim_start_matches(": \n\n").to_owned();
+    }
+    assert!(text.starts_with("event: approval\n"), "{text}");
+    serde_json::from_str(text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap())
+        .unwrap()
+}
+
+#[test]
+fn what_is_asked_for_is_decided_and_whoever_waits_is_told() {
+    live(async {
+        let world = World::new();
+        let server = world.start().await;
+        let client = server.local();
+        let web = sandbox(&client, "web").await;
+        let asked = ask(&server, web, "a.example").await;
+        assert_eq!(asked.status, Status::Pending);
+        assert_eq!(ask(&server, web, "a.example").await, asked);
+        let mut stream = client.open("GET", "/v1/approvals/events", &[], "").await;
+        assert_eq!(next(&mut stream).await["id"], asked.id.to_string());
+
+        let path = format!("/v1/approvals/{}", asked.id);
+        let shown = client.get(&path).await.expect(200);
+        assert_eq!((&shown["status"], &shown["count"]), (&json!("pending"), &json!(2)));
+        assert_eq!(shown["what"]["host"], "a.example");
+        for (query, count) in
+            [("", 1), ("?status=pending&sandbox=web", 1), ("?status=denied", 0), ("?cursor=1", 0)]
+        {
+            let page = client.get(&format!("/v1/approvals{query}")).await.expect(200);
+            assert_eq!(page["approvals"].as_array().unwrap().len(), count, "{query}");
+        }
+
+        let engine = server.engine.clone();
+        let waiting = tokio::spawn(async move { engine.approvals().decided(asked.id).await });
+        let runner = server.with_key(atoll_api::key::Scope::Run);
+        let sandbox_scope = json!({"scope": "sandbox", "expires_in_s": 60});
+        let refused = runner.json("POST", &format!("{path}/approve"), &sandbox_scope).await;
+        assert_eq!(refused.code(), "forbidden");
+        let made =
+            client.json("POST", &format!("{path}/approve"), &sandbox_scope).await.expect(200);
+        assert_eq!(made["decided"]["scope"], "sandbox");
+        assert_eq!(waiting.await.unwrap(), Outcome::Approved(GrantScope::Sandbox));
+        assert_eq!(next(&mut stream).await, made);
+        let again = client.json("POST", &format!("{path}/approve"), &sandbox_scope).await;
+        assert_eq!(again.code(), "conflict");
+        let approvals = server.engine.approvals();
+        assert!(approvals.matching_grant(web, "*", "a.example:443").is_some());
+        world.clock.advance(Duration::from_secs(60));
+        assert!(approvals.matching_grant(web, "*", "a.example:443").is_none());
+
+        let asked = ask(&server, web, "b.example").await;
+        next(&mut stream).await;
+        let path = format!("/v1/approvals/{}/deny", asked.id);
+        let reason = json!({"reason": "use the mirror"});
+        client.json("POST", &path, &reason).await.expect(200);
+        let denied = Status::Denied(Some("use the mirror".to_owned()));
+        assert_eq!(ask(&server, web, "b.example").await.status, denied);
+        assert_eq!(next(&mut stream).await["status"], "denied");
+
+        // What nobody decides ends, and so does what a sandbox wanted that is gone.
+        let asked = ask(&server, web, "c.example").await;
+        next(&mut stream).await;
+        let engine = server.engine.clone();
+        let waiting = tokio::spawn(async move { engine.approvals().decided(asked.id).await });
+        world.clock.awaited(Duration::from_secs(600)).await;
+        world.clock.advance(Duration::from_secs(600));
+        assert_eq!(waiting.await.unwrap(), Outcome::Expired);
+        assert_eq!(next(&mut stream).await["status"], "expired");
+        ask(&server, web, "d.example").await;
+        next(&mut stream).await;
+        client.delete("/v1/sandboxes/web").await.expect(200);
+        assert_eq!(next(&mut stream).await["decided"]["by"], "sandbox");
+
+        server.engine.audit().sync().await;
+        let audit = client.get("/v1/audit?kind=approval_decided&kind=approval_expired").await;
+        let audit = audit.expect(200);
+        let kinds: Vec<&str> = audit["records"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|record| record["what"]["kind"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            kinds,
+            ["approval_decided", "approval_decided", "approval_expired", "approval_expired"]
+        );
+        assert_eq!(audit["records"][1]["what"]["reason"], "use the mirror");
+    });
+}
+
+#[test]
+fn what_was_approved_once_happens_once() {
+    live(async {
+        let server = World::new().start().await;
+        let client = server.local();
+        let web = sandbox(&client, "web").await;
+        let once = json!({"scope": "once"});
+        // Before anybody waits: theirs who wait or ask first.
+        let asked = ask(&server, web, "a.example").await;
+        let path = format!("/v1/approvals/{}/approve", asked.id);
+        client.json("POST", &path, &once).await.expect(200);
+        let approvals = server.engine.approvals();
+        assert_eq!(approvals.decided(asked.id).await, Outcome::Approved(GrantScope::Once));
+        assert_eq!(approvals.decided(asked.id).await, Outcome::Expired);
+        let next = ask(&server, web, "a.example").await;
+        assert_eq!(next.status, Status::Pending);
+        // While two wait: both are one question.
+        let wait = || {
+            let engine = server.engine.clone();
+            tokio::spawn(async move { engine.approvals().decided(next.id).await })
+        };
+        let waiting = [wait(), wait()];
+        // The keeper has heard of both when it has answered a third.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        ask(&server, web, "a.example").await;
+        let path = format!("/v1/approvals/{}/approve", next.id);
+        client.json("POST", &path, &once).await.expect(200);
+        let mut approved = 0;
+        for one in waiting {
+            approved += usize::from(one.await.unwrap() == Outcome::Approved(GrantScope::Once));
+        }
+        assert!(approved >= 1);
+        assert_eq!(ask(&server, web, "a.example").await.status, Status::Pending);
+    });
+}
+
+#[test]
+fn what_is_for_always_is_for_later_servers_and_sandboxes_until_it_is_taken_back() {
+    live(async {
+        let world = World::new();
+        let server = world.start().await;
+        let client = server.local();
+        let web = sandbox(&client, "web").await;
+        let (kept, open) =
+            (ask(&server, web, "a.example").await, ask(&server, web, "b.example").await);
+        let path = format!("/v1/approvals/{}", kept.id);
+        let always = json!({"scope": "always"});
+        let made = client.json("POST", &format!("{path}/approve"), &always).await.expect(200);
+        assert!(made["decided"]["until"].is_string(), "{made}");
+        let engine = server.engine.clone();
+        let waiting = tokio::spawn(async move { engine.approvals().decided(open.id).await });
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        drop(server.stop);
+        server.task.await.unwrap();
+        let engine = server.engine;
+        let shut_down = tokio::spawn(async move {
+            let mut engine = engine;
+            loop {
+                match std::sync::Arc::try_unwrap(engine) {
+                    Ok(engine) => return engine.shutdown().await,
+                    Err(shared) => engine = shared,
+                }
+                tokio::task::yield_now().await;
+            }
+        });
+        // A wait holds the engine until its end; nobody would decide any more.
+        waiting.abort();
+        drop(waiting.await);
+        shut_down.await.unwrap();
+
+        let server = world.start().await;
+        let client = server.local();
+        let other = sandbox(&client, "other").await;
+        let granted = Status::Approved(GrantScope::Always);
+        assert_eq!(ask(&server, other, "a.example").await.status, granted);
+        let gone = client.get(&format!("/v1/approvals/{}", open.id)).await.expect(200);
+        assert_eq!(gone["status"], "expired");
+        client.json("POST", &format!("{path}/deny"), &json!({})).await.expect(200);
+        assert_eq!(ask(&server, other, "a.example").await.status, Status::Pending);
+        for (path, body, code) in [
+            ("approve", json!({"scope": "ever"}), "invalid"),
+            ("approve", json!({"scope": "once", "expires_in_s": 0}), "invalid"),
+            ("deny", json!({"reason": "a\nb"}), "invalid"),
+            ("deny", json!({"reason": "x".repeat(501)}), "invalid"),
+        ] {
+            let path = format!("/v1/approvals/{}/{path}", open.id);
+            assert_eq!(client.json("POST", &path, &body).await.code(), code, "{body}");
+        }
+        let unknown = "/v1/approvals/apr_00000000000000000000";
+        assert_eq!(client.get(unknown).await.code(), "not_found");
+        assert_eq!(client.get("/v1/approvals?status=open").await.code(), "invalid");
+    });
+}
