@@ -355,7 +355,9 @@ impl Going<'_> {
             is_ended: false,
             _in_flight: in_flight,
         };
-        Ok(response.map(|()| body.boxed_unsync()))
+        // A host may send a body all the same, which HTTP/2 would send on.
+        let body = if is_of_none { full(Bytes::new()) } else { body.boxed_unsync() };
+        Ok(response.map(|()| body))
     }
 
     fn cover(&self) -> Cover {

@@ -149,6 +149,8 @@ pub(crate) struct Lab {
     _stop: tokio::sync::oneshot::Sender<()>,
     handle: Handle,
     pub(crate) is_tls: bool,
+    /// Whom all is about.
+    name: Host,
     pub(crate) authority: Arc<Authority>,
     pub(crate) upstream_authority: Arc<Authority>,
 }
@@ -166,9 +168,23 @@ impl Lab {
             _stop: stop,
             handle: told.recv().unwrap(),
             is_tls,
+            name: name(),
             authority: Arc::new(Authority::generate("sandbox").unwrap()),
             upstream_authority: Arc::new(Authority::generate("the world").unwrap()),
         }
+    }
+
+    /// One for `localhost`, at whatever port its gateway gets: for clients that cannot be told
+    /// where to connect.
+    pub(crate) fn local() -> Self {
+        Self { name: Host::from_authority("localhost").unwrap(), ..Self::new(true) }
+    }
+
+    /// A file with what the sandbox trusts.
+    pub(crate) fn trusted(&self) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), self.authority.certificate_pem()).unwrap();
+        file
     }
 
     pub(crate) fn on<T: Send + 'static>(
@@ -182,7 +198,7 @@ impl Lab {
         told.recv_timeout(Duration::from_secs(60)).expect("it ends in time")
     }
 
-    fn listen<F>(&self, each: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
+    pub(crate) fn listen<F>(&self, each: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -202,13 +218,15 @@ impl Lab {
     /// A host that answers each request by a function, in whatever HTTP it is asked.
     pub(crate) fn host(&self, answer: Answer) -> SocketAddr {
         let (authority, is_tls) = (Arc::clone(&self.upstream_authority), self.is_tls);
+        let name = self.name.clone();
         self.listen(move |stream| {
             let (authority, answer) = (Arc::clone(&authority), Arc::clone(&answer));
+            let name = name.clone();
             async move {
                 if !is_tls {
                     return speak(stream, false, answer).await;
                 }
-                if let Ok(opened) = open(stream, &authority, &name()).await {
+                if let Ok(opened) = open(stream, &authority, &name).await {
                     speak(opened.stream, opened.is_http2, answer).await;
                 }
             }
@@ -247,7 +265,7 @@ impl Lab {
         let roots = self.upstream_authority.certificate_pem().into_bytes();
         Fake {
             site: Site {
-                host: name(),
+                host: self.name.clone(),
                 port: if self.is_tls { 443 } else { 80 },
                 is_tls: self.is_tls,
             },
@@ -281,25 +299,12 @@ impl Lab {
 
     pub(crate) fn gateway_with(&self, session: &Fake, limits: Limits) -> SocketAddr {
         let (authority, session) = (Arc::clone(&self.authority), session.clone());
-        self.listen(move |mut stream| {
-            let (authority, session) = (Arc::clone(&authority), session.clone());
-            async move {
-                let (site, session) = (session.site.clone(), Arc::new(session));
-                let Ok(told) = first(&mut stream, &HelloLimits::default()).await else { return };
-                match told {
-                    First::Tls { bytes, .. } => {
-                        let stream = Replayed::new(bytes, stream);
-                        let Ok(opened) = open(stream, &authority, &site.host).await else { return };
-                        let speaks = Speaks::agreed(opened.is_http2);
-                        serve(opened.stream, speaks, site, session, limits).await;
-                    }
-                    First::Other { bytes } => {
-                        let stream = Replayed::new(bytes, stream);
-                        serve(stream, Speaks::Either, site, session, limits).await;
-                    }
-                    First::Silent => {}
-                }
+        self.listen(move |stream| {
+            let mut session = session.clone();
+            if session.site.host.to_string() == "localhost" {
+                session.site.port = stream.local_addr().unwrap().port();
             }
+            captured(stream, Arc::clone(&authority), session, limits)
         })
     }
 
@@ -318,6 +323,30 @@ impl Lab {
             };
             say(stream, bytes).await
         })
+    }
+}
+
+/// Goes on with a connection as with one that was captured.
+pub(crate) async fn captured(
+    mut stream: impl Both + 'static,
+    authority: Arc<Authority>,
+    session: Fake,
+    limits: Limits,
+) {
+    let Ok(told) = first(&mut stream, &HelloLimits::default()).await else { return };
+    let site = session.site.clone();
+    match told {
+        First::Tls { bytes, .. } => {
+            let stream = Replayed::new(bytes, stream);
+            let Ok(opened) = open(stream, &authority, &site.host).await else { return };
+            let speaks = Speaks::agreed(opened.is_http2);
+            serve(opened.stream, speaks, site, Arc::new(session), limits).await;
+        }
+        First::Other { bytes } => {
+            let stream = Replayed::new(bytes, stream);
+            serve(stream, Speaks::Either, site, Arc::new(session), limits).await;
+        }
+        First::Silent => {}
     }
 }
 
@@ -435,7 +464,14 @@ async fn speak(
                         .collect(),
                     body,
                 };
-                Ok::<_, Infallible>(answer(request))
+                let is_head = request.method == "HEAD";
+                let mut response = answer(request);
+                if is_head {
+                    let length = response.body().length.unwrap_or_default();
+                    response.headers_mut().insert("content-length", length.into());
+                    *response.body_mut() = whole("");
+                }
+                Ok::<_, Infallible>(response)
             }
         });
     match is_http2 {

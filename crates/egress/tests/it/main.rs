@@ -3,6 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail the test")]
 
 mod attacks;
+mod clients;
 mod hostile;
+mod http2;
 mod lab;
+mod proxies;
 mod secrets;
+mod websocket;
