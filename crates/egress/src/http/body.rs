@@ -4,7 +4,7 @@ use super::guarded::InFlight;
 use super::refusal::{self, Refused};
 use super::session::{Asked, Session, Told};
 use super::upstream::Lease;
-use crate::secret::{Redactor, Secrets, without_header};
+use crate::secret::{Patterns, Redactor, Secret, Secrets, without_header};
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
@@ -152,11 +152,19 @@ pub(super) struct Download {
 
 /// Covers secrets in one answer, and tells of it.
 pub(super) struct Cover {
-    pub(super) redactor: Option<Redactor>,
-    pub(super) asked: Arc<Asked>,
+    redactor: Option<Redactor>,
+    asked: Arc<Asked>,
+    /// Secrets that were found and told of.
+    told: Vec<Arc<Secret>>,
 }
 
 impl Cover {
+    /// For an answer to `asked`.
+    pub(super) fn new(patterns: &Arc<Patterns>, asked: &Arc<Asked>) -> Self {
+        let redactor = (!patterns.is_empty()).then(|| Redactor::new(Arc::clone(patterns)));
+        Self { redactor, asked: Arc::clone(asked), told: Vec::new() }
+    }
+
     /// Covers secrets in headers.
     pub(super) fn headers(&mut self, headers: &mut HeaderMap, session: &dyn Session) {
         let Some(redactor) = &mut self.redactor else { return };
@@ -187,8 +195,12 @@ impl Cover {
     fn tell(&mut self, session: &dyn Session) {
         let found = self.redactor.as_mut().map(Redactor::found).unwrap_or_default();
         for secret in found {
-            let (secret, asked) = (secret.name().to_owned(), (*self.asked).clone());
-            session.tell(Told::Redacted { secret, asked });
+            if self.told.iter().any(|other| Arc::ptr_eq(other, &secret)) {
+                continue;
+            }
+            let (name, asked) = (secret.name().to_owned(), (*self.asked).clone());
+            session.tell(Told::Redacted { secret: name, asked });
+            self.told.push(secret);
         }
     }
 }

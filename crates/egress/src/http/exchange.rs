@@ -8,7 +8,7 @@ use super::refusal::{self, Refused, Retry};
 use super::serve::{Limits, Why};
 use super::session::{Asked, Passage, Session, Site, Told};
 use super::upstream::{Connected, Lease, Upstreams};
-use crate::secret::{Injection, Patterns, Redactor, Secret, Secrets, basic, inject};
+use crate::secret::{Injection, Patterns, Secret, Secrets, basic, inject};
 use crate::tls::Offer;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -361,9 +361,7 @@ impl Going<'_> {
     }
 
     fn cover(&self) -> Cover {
-        let redactor =
-            (!self.patterns.is_empty()).then(|| Redactor::new(Arc::clone(&self.patterns)));
-        Cover { redactor, asked: Arc::clone(&self.asked) }
+        Cover::new(&self.patterns, &self.asked)
     }
 
     /// From here on it is a WebSocket, whose bytes go through once the answer is written.

@@ -77,7 +77,7 @@ pub enum Told {
         /// For which request.
         asked: Asked,
     },
-    /// A secret was in an answer, and covered.
+    /// A secret was in an answer, and covered. Told once an answer.
     Redacted {
         /// Its name.
         secret: String,
