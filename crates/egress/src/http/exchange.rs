@@ -69,21 +69,6 @@ impl Exchange {
         session: &Arc<dyn Session>,
         in_flight: InFlight,
     ) -> Response<Body> {
-        let response = self.answer_one(request, meant, upstreams, session, in_flight).await;
-        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            self.desk.go_on();
-        }
-        response
-    }
-
-    async fn answer_one(
-        &self,
-        request: Request<Incoming>,
-        meant: &Meant,
-        upstreams: &Arc<Upstreams>,
-        session: &Arc<dyn Session>,
-        in_flight: InFlight,
-    ) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let has_body = !body.is_end_stream();
         let expects = parts.headers.contains_key(EXPECT);
@@ -122,7 +107,6 @@ impl Exchange {
         meant: &Meant,
         why: &Why,
     ) -> Response<Body> {
-        self.desk.go_on();
         let (parts, body) = request.into_parts();
         let expects = parts.headers.contains_key(EXPECT);
         match check(&parts, meant) {
@@ -244,7 +228,7 @@ impl Going<'_> {
         has_body: bool,
         in_flight: InFlight,
     ) -> Result<Response<Body>, Refused> {
-        let is_websocket = self.asked.is_websocket && self.exchange.desk.is_held() && !has_body;
+        let is_websocket = self.asked.is_websocket && in_flight.is_held() && !has_body;
         let takes_trailers =
             headers::to_host(&mut parts.headers, is_websocket, !self.patterns.is_empty());
         let mut path = Cow::Borrowed(self.asked.path_and_query.as_str());

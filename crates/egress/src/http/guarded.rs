@@ -23,14 +23,21 @@ struct Inner {
     /// Requests that are not answered wholly.
     in_flight: usize,
     fault: Option<Malformed>,
-    /// A head came after which HTTP may end, and it is not known yet whether it does.
-    is_held: bool,
+    /// Heads that were given, and requests that came of them.
+    heads: u64,
+    requests: u64,
+    /// The head after which HTTP may end, while it is not known whether it does.
+    held: Option<u64>,
     waker: Option<Waker>,
 }
 
 /// A request that is not answered wholly, until it is dropped.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<Desk>);
+pub(super) struct InFlight {
+    desk: Arc<Desk>,
+    number: u64,
+    ends_http: bool,
+}
 
 impl Desk {
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -38,8 +45,10 @@ impl Desk {
     }
 
     pub(super) fn begin(self: &Arc<Self>) -> InFlight {
-        self.lock().in_flight += 1;
-        InFlight(Arc::clone(self))
+        let mut inner = self.lock();
+        inner.in_flight += 1;
+        inner.requests += 1;
+        InFlight { desk: Arc::clone(self), number: inner.requests, ends_http: false }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -51,16 +60,21 @@ impl Desk {
         self.lock().fault
     }
 
-    /// Whether the request that is answered now may end HTTP on this connection.
+    /// Whether HTTP ended with the last request.
+    pub(super) fn is_ended(&self) -> bool {
+        self.lock().held.is_some()
+    }
+}
+
+impl InFlight {
+    /// Whether what follows waits for the answer, as it may be no HTTP.
     pub(super) fn is_held(&self) -> bool {
-        self.lock().is_held
+        self.desk.lock().held == Some(self.number)
     }
 
-    /// It does not.
-    pub(super) fn go_on(&self) {
-        let mut inner = self.lock();
-        inner.is_held = false;
-        inner.wake();
+    /// It is none. Otherwise HTTP goes on when this is dropped.
+    pub(super) const fn end_http(&mut self) {
+        self.ends_http = true;
     }
 }
 
@@ -74,8 +88,11 @@ impl Inner {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut inner = self.0.lock();
+        let mut inner = self.desk.lock();
         inner.in_flight -= 1;
+        if inner.held == Some(self.number) && !self.ends_http {
+            inner.held = None;
+        }
         inner.wake();
     }
 }
@@ -120,7 +137,9 @@ impl<S> Guarded<S> {
             Step::Body { length } => self.checked = length,
             Step::Head { length, after } => {
                 self.checked = length;
-                self.desk.lock().is_held = after == After::Perhaps;
+                let mut desk = self.desk.lock();
+                desk.heads += 1;
+                desk.held = (after == After::Perhaps).then_some(desk.heads);
             }
         }
         Ok(false)
@@ -186,7 +205,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
             }
             let mut desk = this.desk.lock();
             desk.waker = Some(context.waker().clone());
-            let (fault, is_held, in_flight) = (desk.fault, desk.is_held, desk.in_flight);
+            let (fault, is_held, in_flight) = (desk.fault, desk.held.is_some(), desk.in_flight);
             drop(desk);
             if fault.is_some() {
                 // What was asked before is answered first.

@@ -85,7 +85,7 @@ impl Proxied {
         in_flight: InFlight,
     ) -> Response<Body> {
         if request.method() == Method::CONNECT {
-            return self.connect(exchange, request).await;
+            return self.connect(exchange, request, in_flight).await;
         }
         let (parts, body) = request.into_parts();
         let expects = parts.headers.contains_key(EXPECT);
@@ -93,7 +93,6 @@ impl Proxied {
             Ok(asked) => asked,
             Err(refused) => {
                 self.gate.tell(None, refused.clone());
-                exchange.desk.go_on();
                 return exchange.refuse(body, expects, None, &refused).await;
             }
         };
@@ -103,10 +102,7 @@ impl Proxied {
                 let request = Request::from_parts(parts, body);
                 exchange.answer(request, &Meant::Site(site), &upstreams, &session, in_flight).await
             }
-            Err(refused) => {
-                exchange.desk.go_on();
-                exchange.refuse(body, expects, Some(&asked), &refused).await
-            }
+            Err(refused) => exchange.refuse(body, expects, Some(&asked), &refused).await,
         }
     }
 
@@ -123,19 +119,24 @@ impl Proxied {
         Ok((session, upstreams))
     }
 
-    async fn connect(&self, exchange: &Exchange, request: Request<Incoming>) -> Response<Body> {
+    async fn connect(
+        &self,
+        exchange: &Exchange,
+        request: Request<Incoming>,
+        mut in_flight: InFlight,
+    ) -> Response<Body> {
         let named = request.uri().authority().map(|authority| authority.as_str());
         let (host, port) = match named.and_then(read_authority) {
             Some((host, Some(port))) => (host, port),
             Some((_, None)) | None => {
                 let refused = refusal::malformed("CONNECT names no host and port");
                 self.gate.tell(None, refused.clone());
-                exchange.desk.go_on();
                 return exchange.refuse(request.into_body(), false, None, &refused).await;
             }
         };
         match self.gate.tunnel(&host, port).await {
             Ok(()) => {
+                in_flight.end_http();
                 *self.granted.lock().unwrap_or_else(PoisonError::into_inner) = Some((host, port));
                 Response::new(full(Bytes::new()))
             }
@@ -149,7 +150,6 @@ impl Proxied {
                     is_websocket: false,
                     placeholders: Vec::new(),
                 };
-                exchange.desk.go_on();
                 exchange.refuse(request.into_body(), false, Some(&asked), &refused).await
             }
         }

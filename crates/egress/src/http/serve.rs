@@ -249,7 +249,7 @@ where
     let upgrade = exchange.upgrade.lock().unwrap_or_else(PoisonError::into_inner).take();
     match upgrade {
         Some(upgrade) => Ended::Upgraded { upgrade: Box::new(upgrade), read, stream },
-        None if desk.is_held() => Ended::Tunnel { read, stream },
+        None if desk.is_ended() => Ended::Tunnel { read, stream },
         None => Ended::Http(stream),
     }
 }

@@ -133,9 +133,13 @@ fn a_tunnel_needs_a_host_and_a_port() {
     let text = format!(
         "CONNECT {NAME}:80 HTTP/1.1\r\nHost: {NAME}:80\r\n\r\nGET /a HTTP/1.1\r\nHost: {NAME}\r\n{LAST}"
     );
-    let answer = lab.raw(address, text);
+    let answer = lab.raw(address, text.clone());
     assert_eq!(answer.matches("HTTP/1.1 200 OK\r\n").count(), 2, "{answer}");
     assert_eq!(*session.seen.dialled.lock().unwrap(), 1);
+    // So it is behind another request.
+    let before = format!("GET http://{NAME}/b HTTP/1.1\r\nHost: {NAME}\r\n\r\n");
+    let answer = lab.raw(address, before + &text);
+    assert_eq!(answer.matches("HTTP/1.1 200 OK\r\n").count(), 3, "{answer}");
 }
 
 #[test]
