@@ -42,6 +42,8 @@ pub(super) struct Exchange {
     pub(super) limits: Limits,
     pub(super) desk: Arc<Desk>,
     pub(super) upgrade: Mutex<Option<Upgrade>>,
+    /// What was looked for in the last answer, which mostly is the same in the next.
+    looked_for: Mutex<(Vec<Arc<Secret>>, Arc<Patterns>)>,
 }
 
 /// One request on its way.
@@ -57,7 +59,7 @@ struct Going<'a> {
 
 impl Exchange {
     pub(super) fn new(limits: Limits, desk: Arc<Desk>) -> Self {
-        Self { limits, desk, upgrade: Mutex::default() }
+        Self { limits, desk, upgrade: Mutex::default(), looked_for: Mutex::default() }
     }
 
     /// Answers a request for one site.
@@ -149,6 +151,16 @@ impl Exchange {
         respond(refused, asked)
     }
 
+    /// How the secrets of an answer are found.
+    fn patterns(&self, secrets: Vec<Arc<Secret>>) -> Arc<Patterns> {
+        let mut last = self.looked_for.lock().unwrap_or_else(PoisonError::into_inner);
+        if !are_same(&last.0, &secrets) {
+            let patterns = Arc::new(Patterns::new(&secrets));
+            *last = (secrets, patterns);
+        }
+        Arc::clone(&last.1)
+    }
+
     fn going<'a>(
         &'a self,
         upstreams: &'a Arc<Upstreams>,
@@ -157,9 +169,15 @@ impl Exchange {
         passage: Passage,
     ) -> Going<'a> {
         let own = passage.injections.iter().map(Injection::secret);
-        let patterns = Arc::new(Patterns::new(own.chain(&passage.redactions)));
+        let patterns = self.patterns(own.chain(&passage.redactions).cloned().collect());
         Going { exchange: self, upstreams, session, asked: Arc::new(asked), passage, patterns }
     }
+}
+
+/// Whether both are the same secrets, in the same order.
+fn are_same(some: &[Arc<Secret>], others: &[Arc<Secret>]) -> bool {
+    some.len() == others.len()
+        && some.iter().zip(others).all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
 /// A refusal as an answer.
