@@ -342,10 +342,18 @@ fn read_header(line: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
         return Err(Malformed::Folded);
     }
     let colon = memchr::memchr(b':', line).ok_or(Malformed::Header)?;
-    let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+    let (name, value) = (&line[..colon], without_blanks(&line[colon + 1..]));
     HeaderName::from_bytes(name).map_err(|_| Malformed::Header)?;
     HeaderValue::from_bytes(value).map_err(|_| Malformed::Header)?;
     Ok((name, value))
+}
+
+/// Without blanks and tabs around it, and nothing else: a form feed is no blank here.
+fn without_blanks(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
 }
 
 impl<'a> Framing<'a> {

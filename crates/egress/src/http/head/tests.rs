@@ -102,6 +102,8 @@ fn what_two_programs_could_read_differently_is_refused() {
         (head("Transfer-Encoding: chunked, identity"), M::Encoding),
         (head("Transfer-Encoding: xchunked"), M::Encoding),
         (head("Transfer-Encoding: \u{b}chunked"), M::Header),
+        (head("Transfer-Encoding: \u{c}chunked"), M::Header),
+        (head("Content-Length: 5\u{c}"), M::Header),
         (head("Transfer-Encoding: identity"), M::Encoding),
         (head("Transfer-Encoding:"), M::Encoding),
         (
