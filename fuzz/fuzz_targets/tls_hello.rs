@@ -10,7 +10,10 @@ fuzz_target!(|input: (u8, &[u8])| {
     let told = first_of(bytes.chunks(piece));
     let whole = first_of([bytes]);
     match (&told, &whole) {
-        (Ok(First::Tls { server_name, bytes: kept }), Ok(First::Tls { server_name: other, .. })) => {
+        (
+            Ok(First::Tls { server_name, bytes: kept }),
+            Ok(First::Tls { server_name: other, .. }),
+        ) => {
             assert_eq!(server_name, other);
             assert!(bytes.starts_with(kept));
         }
