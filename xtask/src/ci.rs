@@ -150,7 +150,9 @@ fn nextest() -> Result<()> {
 }
 
 fn guests() -> Result<()> {
-    for (name, script) in [("guest-v2", "v2.sh"), ("guest-program", "program.sh")] {
+    let scripts =
+        [("guest-v2", "v2.sh"), ("guest-capture", "capture.sh"), ("guest-program", "program.sh")];
+    for (name, script) in scripts {
         let mut script = Command::new(workspace::root().join("tests/guests").join(script));
         let lines = process::lines(script.current_dir(workspace::root()))?;
         skips::record(name, &lines)?;
