@@ -207,7 +207,9 @@ pub fn ask(socket: &Path, request: &Request, patience: Duration) -> io::Result<R
 /// (see [`Spawned::network`]). Works the same after a start and for a guest that was found.
 ///
 /// What comes is doubted: only sockets of the right kinds, made in that network, are taken.
-/// The guest keeps copies, which are told what ours are told.
+/// The guest keeps copies, and what a copy is told holds for ours too: one that is hostile can
+/// have them block again, or accept before us. Whoever accepts must not keep others waiting
+/// then.
 ///
 /// # Errors
 ///
