@@ -332,6 +332,11 @@ impl Going<'_> {
             return self.upgraded(response, is_websocket, in_flight);
         }
         let (mut parts, inner) = response.into_parts();
+        if headers::is_packed_on_its_way(&parts.headers) {
+            let message =
+                "the host sent its answer in a transfer encoding that nobody had asked for";
+            return Err(refusal::upstream(message.to_owned(), Retry::Unsafe));
+        }
         let is_packed = headers::is_packed(&parts.headers) && !inner.is_end_stream();
         if is_packed && !self.patterns.is_empty() {
             let message = "the host packed its answer though it was asked not to, so that a secret in it \

@@ -87,6 +87,12 @@ pub(super) fn is_packed(headers: &HeaderMap) -> bool {
     tokens(headers, &header::CONTENT_ENCODING).any(|token| !token.eq_ignore_ascii_case("identity"))
 }
 
+/// Whether the body of an answer is packed for the way, which nobody asked for and hyper does
+/// not undo.
+pub(super) fn is_packed_on_its_way(headers: &HeaderMap) -> bool {
+    tokens(headers, &TRANSFER_ENCODING).any(|token| !token.eq_ignore_ascii_case("chunked"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

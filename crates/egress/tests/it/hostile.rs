@@ -45,6 +45,7 @@ fn what_is_no_answer_is_said_to_be_none() {
         "garbage\r\n\r\n".to_owned(),
         "HTTP/1.1 200\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello".to_owned(),
         "HTTP/1.1 200 OK\r\nX y\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n".to_owned(),
         "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n".to_owned(),
         format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(10_000)),
         format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "y".repeat(1_000_000)),

@@ -9,4 +9,5 @@ mod http2;
 mod lab;
 mod proxies;
 mod secrets;
+mod streams;
 mod websocket;
