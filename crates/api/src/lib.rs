@@ -7,6 +7,7 @@
 
 pub mod approval;
 pub mod audit;
+pub mod denial;
 pub mod error;
 pub mod exec;
 pub mod files;

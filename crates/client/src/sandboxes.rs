@@ -3,6 +3,7 @@
 use crate::body::Upload;
 use crate::client::{Client, Path, json};
 use crate::error::ClientError;
+use atoll_api::denial::DenialPage;
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{
     CREATE_WITH_ARCHIVE, CreateSandbox, Lifecycle, ListSandboxes, Sandbox, SandboxPage, Timeline,
@@ -121,6 +122,19 @@ impl Client {
     /// See [`ClientError`].
     pub async fn get_timeline(&self, sandbox: &str) -> Result<Timeline, ClientError> {
         self.ask(Method::GET, Path::sandbox(sandbox, &["timeline"])).await
+    }
+
+    /// Gives a page of what it was refused on its way out, the oldest first.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_denials(
+        &self,
+        sandbox: &str,
+        cursor: Option<u64>,
+    ) -> Result<DenialPage, ClientError> {
+        let path = Path::sandbox(sandbox, &["denials"]).with_some("cursor", cursor);
+        self.ask(Method::GET, path).await
     }
 
     /// Sets the times of its lifecycle, and begins its lease anew.

@@ -24,6 +24,7 @@ pub mod audit;
 pub mod backend;
 pub mod clock;
 mod config;
+mod denials;
 mod directory;
 mod engine;
 pub mod error;

@@ -2,6 +2,7 @@
 
 use crate::audit::{Audit, redact};
 use crate::clock::Clock;
+use crate::denials::Denials;
 use atoll_api::audit::AuditKind;
 use atoll_api::exec::{Ended, StartExec, User};
 use atoll_api::id::{ExecId, SandboxId};
@@ -14,6 +15,7 @@ pub(crate) struct Oversight {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) audit: Audit,
     pub(crate) secrets: Arc<Secrets>,
+    pub(crate) denials: Denials,
 }
 
 impl fmt::Debug for Oversight {
@@ -32,7 +34,7 @@ pub(crate) struct Recorded {
 
 impl Oversight {
     pub(crate) fn new(clock: Arc<dyn Clock>, audit: Audit, secrets: Secrets) -> Self {
-        Self { clock, audit, secrets: Arc::new(secrets) }
+        Self { clock, audit, secrets: Arc::new(secrets), denials: Denials::default() }
     }
 
     /// Has something recorded that happened now.
@@ -44,6 +46,7 @@ impl Oversight {
     pub(crate) fn deleted(&self, sandbox: SandboxId, reason: String) {
         self.tell(Some(sandbox), AuditKind::SandboxDeleted { reason });
         self.audit.gone(sandbox);
+        self.denials.gone(sandbox);
     }
 
     /// What will be recorded of a command: its words, without secrets.

@@ -76,6 +76,7 @@ LITERALS = {
     "Stream": models.StreamName,
     "Scope": models.Scope,
     "Visibility": models.Visibility,
+    "DenialProtocol": models.DenialProtocol,
     "Change": models.Change,
     "TookEffect": errors.TookEffect,
 }
@@ -177,6 +178,7 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
     for verb in ("refresh", "start", "pause", "resume", "stop", "kill", "delete", "health", "timeline", "ports", "services"):
         getattr(sandbox, verb)()
     sandbox.set_lifecycle(lifecycle)
+    sandbox.denials(cursor=1)
     sandbox.restart_service("web")
     sandbox.expose(1, visibility="public", expires_in=1)
     sandbox.unexpose(1)

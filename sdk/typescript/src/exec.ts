@@ -112,7 +112,7 @@ export class Exec {
     if (result.exec.lost) throw apiError(result.exec.lost);
     const stdout = await this.#printed("stdout", result, options.signal);
     const stderr = await this.#printed("stderr", result, options.signal);
-    const ended = new ExecResult(result.exec, stdout, stderr);
+    const ended = new ExecResult(result.exec, stdout, stderr, result.denials);
     if (options.check && !ended.ok) throw new CommandFailedError(ended);
     return ended;
   }

@@ -1,7 +1,7 @@
 // How a command ended, and what it printed.
 
 import { concat, fromBase64, utf8 } from "./bytes.ts";
-import type { ExecInfo, Schemas } from "./types.ts";
+import type { Denial, ExecInfo, Schemas } from "./types.ts";
 
 const lossy = new TextDecoder("utf-8", { ignoreBOM: true });
 
@@ -39,13 +39,16 @@ export class ExecResult {
   readonly stdoutDroppedBytes: number;
   /** How many bytes of its standard error are not here. */
   readonly stderrDroppedBytes: number;
+  /** What its sandbox was refused while it ran. */
+  readonly denials: Denial[];
 
-  constructor(exec: ExecInfo, stdout: Printed, stderr: Printed) {
+  constructor(exec: ExecInfo, stdout: Printed, stderr: Printed, denials: Denial[] = []) {
     this.exec = exec;
     this.stdoutBytes = stdout.bytes;
     this.stderrBytes = stderr.bytes;
     this.stdoutDroppedBytes = stdout.droppedBytes;
     this.stderrDroppedBytes = stderr.droppedBytes;
+    this.denials = denials;
   }
 
   /** The status that it exited with; absent if a signal ended it. */

@@ -21,6 +21,7 @@ import type {
   ServiceStatus,
   Stream,
   TerminalSize,
+  DenialPage,
   Timeline,
   Visibility,
   Waited,
@@ -119,6 +120,11 @@ export class Sandbox {
   /** Tells how long the stages of its creation took. */
   async timeline(): Promise<Timeline> {
     return this.#transport.json({ method: "GET", path: `${this.#path}/timeline` });
+  }
+
+  /** What it was refused on its way out since the server started, behind the `seq` of a denial. */
+  async denials(options: { cursor?: number } = {}): Promise<DenialPage> {
+    return this.#transport.json({ method: "GET", path: `${this.#path}/denials`, query: { cursor: options.cursor } });
   }
 
   /** What happens to it, from now on or behind the event of a number. It ends when the caller stops asking. */

@@ -19,6 +19,10 @@ export type Lifecycle = Schemas["Lifecycle"];
 export type Limits = Schemas["Limits"];
 /** When each stage of a sandbox's creation was over. */
 export type Timeline = Schemas["Timeline"];
+/** Something that a sandbox was refused on its way out. */
+export type Denial = Schemas["Denial"];
+/** What a sandbox was refused, the oldest first. */
+export type DenialPage = Schemas["DenialPage"];
 /** Something that happened to a sandbox. */
 export type Event = Schemas["Event"];
 /** So many events are not kept any more. */

@@ -179,6 +179,7 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
   await sandbox.setLifecycle(making.lifecycle);
   await sandbox.health();
   await sandbox.timeline();
+  await sandbox.denials({ cursor: 1 });
   await first(sandbox.events({ after: 1 }));
   await sandbox.ports();
   await sandbox.expose(1, { visibility: "public", expiresInMs: 1 });

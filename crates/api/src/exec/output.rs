@@ -1,6 +1,7 @@
 //! What an exec printed, in JSON.
 
 use super::Exec;
+use crate::denial::Denial;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -75,6 +76,10 @@ pub struct ExecResult {
     pub stdout: Kept,
     /// Its standard error.
     pub stderr: Kept,
+    /// What its sandbox was refused on its way out while it ran: the last 50. Another command of
+    /// that time may have been the one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<Denial>,
 }
 
 #[cfg(test)]

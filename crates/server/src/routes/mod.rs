@@ -9,6 +9,7 @@
 
 mod approvals;
 mod audit;
+mod denials;
 mod events;
 mod execs;
 mod files;
@@ -87,6 +88,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(sandboxes::routes())
         .merge(approvals::routes())
         .merge(audit::routes())
+        .merge(denials::routes())
         .merge(events::routes())
         .merge(execs::routes())
         .merge(files::routes())

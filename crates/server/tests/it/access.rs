@@ -29,6 +29,8 @@ fn needed(method: &str, path: &str) -> Option<Scope> {
     match (method, path) {
         (_, "/healthz") => None,
         (_, path) if path.starts_with("/v1/keys") => Some(Scope::Admin),
+        // Hosts and paths that a sandbox tried.
+        ("GET", path) if path.ends_with("/denials") => Some(Scope::Run),
         // Who decides gives rights; what is asked for has paths and command lines in it.
         ("POST", path) if path.starts_with("/v1/approvals") => Some(Scope::Admin),
         (_, path) if path.starts_with("/v1/approvals") => Some(Scope::Run),

@@ -7,6 +7,7 @@ mod approvals;
 mod attack;
 mod audit;
 mod bounds;
+mod denials;
 mod description;
 mod errors;
 mod events;

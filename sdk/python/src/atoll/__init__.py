@@ -42,6 +42,8 @@ from .errors import (
 )
 from .models import (
     Capabilities,
+    Denial,
+    DenialPage,
     Dropped,
     Ended,
     Event,
@@ -87,6 +89,8 @@ __all__ = [
     "CommandFailed",
     "Conflict",
     "ConnectionError",
+    "Denial",
+    "DenialPage",
     "Dropped",
     "Ended",
     "Event",

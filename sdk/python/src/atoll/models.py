@@ -14,6 +14,7 @@ ExecState = Literal["running", "ended", "lost"]
 EndCause = Literal["timed_out", "cancelled", "disconnected"]
 StreamName = Literal["stdout", "stderr"]
 Scope = Literal["read", "run", "admin"]
+DenialProtocol = Literal["dns", "tcp", "tls", "http"]
 Visibility = Literal["private", "public"]
 Change = Literal["made", "modified", "written", "attributes", "removed"]
 
@@ -127,6 +128,34 @@ class HoldCause:
     kind: str
     exec_id: str | None = None
     name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denial:
+    """Something that a sandbox was refused on its way out."""
+
+    seq: int
+    at: datetime
+    code: str
+    host: str
+    protocol: DenialProtocol
+    message: str
+    next_step: str
+    count: int
+    port: int | None = None
+    method: str | None = None
+    path: str | None = None
+    rule: str | None = None
+    layer: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenialPage:
+    """What a sandbox was refused, the oldest first; `next` is the cursor of the next page."""
+
+    denials: tuple[Denial, ...]
+    missed: int
+    next: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,6 +384,8 @@ class ExecResult:
     exec: ExecInfo
     stdout_kept: Kept = field(metadata={"wire": "stdout"})
     stderr_kept: Kept = field(metadata={"wire": "stderr"})
+    denials: tuple[Denial, ...] = ()
+    """What its sandbox was refused while it ran."""
 
     @property
     def _ended(self) -> Ended:

@@ -543,6 +543,64 @@ export interface components {
             /** @description Until when the decision holds; none where it has no end. */
             until?: components["schemas"]["Timestamp"];
         };
+        /** @description Something that a sandbox was refused. */
+        Denial: {
+            /** @description When it was last refused. */
+            at: components["schemas"]["Timestamp"];
+            /** @description Why, as in `not-allowed` or `approval-pending`. */
+            code: string;
+            /**
+             * Format: int64
+             * @description How often, since it was told before.
+             */
+            count: number;
+            /** @description Where it wanted to go. */
+            host: string;
+            /** @description Whose rule it is, as in `user` or `project`. */
+            layer?: string;
+            /** @description What happened, in one sentence. */
+            message: string;
+            /** @description The method of a request. */
+            method?: string;
+            /** @description What would help, in words that an agent can act on. */
+            nextStep: string;
+            /** @description The path of a request, without its query. */
+            path?: string;
+            /**
+             * Format: int32
+             * @description To which port.
+             */
+            port?: number;
+            /** @description Where on its way it was refused. */
+            protocol: components["schemas"]["DenialProtocol"];
+            /** @description The rule that decided. */
+            rule?: string;
+            /**
+             * Format: int64
+             * @description Its number among those of its sandbox, since the server started.
+             */
+            seq: number;
+        };
+        /** @description Denials of a sandbox, the oldest first. */
+        DenialPage: {
+            /** @description The denials. */
+            denials: components["schemas"]["Denial"][];
+            /**
+             * Format: int64
+             * @description How many between the cursor and the first of these are not kept any more.
+             */
+            missed: number;
+            /**
+             * Format: int64
+             * @description The `cursor` of the next page; absent on the last one.
+             */
+            next?: number;
+        };
+        /**
+         * @description Where on its way something was refused.
+         * @enum {string}
+         */
+        DenialProtocol: "dns" | "tcp" | "tls" | "http";
         /**
          * @description Denies what was asked for, or takes back that it was approved. That holds for ten minutes for
          *     the same in that sandbox; then it may be asked for again.
@@ -823,6 +881,11 @@ export interface components {
         ExecId: string;
         /** @description An exec and what it printed so far. */
         ExecResult: {
+            /**
+             * @description What its sandbox was refused on its way out while it ran: the last 50. Another command of
+             *     that time may have been the one.
+             */
+            denials?: components["schemas"]["Denial"][];
             /** @description The exec. Its state says whether this is all. */
             exec: components["schemas"]["Exec"];
             /** @description Its standard error. */

@@ -133,5 +133,6 @@ async fn result(
         }
     };
     let (stdout, stderr) = collected.finish();
-    Ok(ExecResult { exec, stdout, stderr })
+    let denials = app.engine.denials_of(following.inside().id(), &exec);
+    Ok(ExecResult { exec, stdout, stderr, denials })
 }

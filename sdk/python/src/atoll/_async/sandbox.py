@@ -8,6 +8,7 @@ from typing import Any
 from .. import errors
 from .._wire import Text, body, decode, milliseconds, query, segment, start_exec
 from ..models import (
+    DenialPage,
     Event,
     ExecResult,
     Lifecycle,
@@ -124,6 +125,12 @@ class AsyncSandbox:
     async def timeline(self) -> Timeline:
         """Tells how long the stages of its creation took."""
         return decode(Timeline, (await self._connection.request("GET", f"{self._path}/timeline")).json())
+
+    async def denials(self, *, cursor: int | None = None) -> DenialPage:
+        """What it was refused on its way out since the server started, behind a denial's `seq`."""
+        fields = query(cursor=cursor)
+        response = await self._connection.request("GET", f"{self._path}/denials", query=fields)
+        return decode(DenialPage, response.json())
 
     def events(self, *, after: int | None = None) -> AsyncIterator[Event | Missed]:
         """Iterates what happens to it, from now on or behind the event of this number."""

@@ -8,6 +8,7 @@ from typing import Any
 from .. import errors
 from .._wire import Text, body, decode, milliseconds, query, segment, start_exec
 from ..models import (
+    DenialPage,
     Event,
     ExecResult,
     Lifecycle,
@@ -124,6 +125,12 @@ class Sandbox:
     def timeline(self) -> Timeline:
         """Tells how long the stages of its creation took."""
         return decode(Timeline, (self._connection.request("GET", f"{self._path}/timeline")).json())
+
+    def denials(self, *, cursor: int | None = None) -> DenialPage:
+        """What it was refused on its way out since the server started, behind a denial's `seq`."""
+        fields = query(cursor=cursor)
+        response = self._connection.request("GET", f"{self._path}/denials", query=fields)
+        return decode(DenialPage, response.json())
 
     def events(self, *, after: int | None = None) -> Iterator[Event | Missed]:
         """Iterates what happens to it, from now on or behind the event of this number."""
