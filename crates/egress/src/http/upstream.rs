@@ -9,7 +9,7 @@ use crate::tls::Offer;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -175,13 +175,11 @@ impl Upstreams {
         let stream = TokioIo::new(stream);
         if is_http2 {
             let mut http = http2::Builder::new(self.tasks.spawner());
-            http.timer(TokioTimer::new())
-                .initial_stream_window_size(STREAM_BYTES_MAX)
+            // No pings: servers of gRPC end connections that ask more often than they like.
+            http.initial_stream_window_size(STREAM_BYTES_MAX)
                 .initial_connection_window_size(4 * STREAM_BYTES_MAX)
                 .max_header_list_size(64 * 1024)
-                .max_send_buf_size(64 * 1024)
-                .keep_alive_interval(Duration::from_secs(60))
-                .keep_alive_timeout(Duration::from_secs(20));
+                .max_send_buf_size(64 * 1024);
             let (sender, connection) = http.handshake(stream).await.map_err(failed)?;
             self.tasks.spawn(async { drop(connection.await) });
             return Ok(Sender::Http2(sender));
