@@ -7,6 +7,7 @@
 pub mod caps;
 pub mod capture;
 pub mod clone;
+pub mod datagram;
 pub mod exec;
 pub mod fd;
 pub mod helper;
