@@ -104,6 +104,7 @@ impl Builder<'_> {
             Step::Device { at, name } => self.device(at, name),
             Step::MakeMasks => make_masks(),
             Step::Mask { at, kind } => mask_again(rustix::fs::CWD, at, *kind).map(|_| ()),
+            Step::Twin { of, at } => twin(of, at),
             Step::LeaveOldRoot => self.leave_old_root(),
             Step::Seal { at } => seal(at),
             Step::EnterRoot { at } => enter_root(at),
@@ -391,6 +392,14 @@ fn cover(at: &Path) -> Result<(), Failed> {
 
 fn place(from: &Path, at: &Path) -> Result<(), Failed> {
     let tree = clone_tree(rustix::fs::CWD, from, false)?;
+    attach(tree.as_fd(), at)
+}
+
+/// No link is followed at the end of either path.
+fn twin(of: &Path, at: &Path) -> Result<(), Failed> {
+    let tree = clone_tree(rustix::fs::CWD, of, false)?;
+    let wanted = attributes::READ_ONLY | attributes::NO_SUID | attributes::NO_DEV;
+    attributes::add_attributes(tree.as_fd(), wanted).at("mount_setattr")?;
     attach(tree.as_fd(), at)
 }
 

@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod cgroup;
 pub mod confine;
+pub mod enclose;
 pub mod enter;
 pub mod features;
 pub mod host;

@@ -89,6 +89,11 @@ pub enum Step {
         at: PathBuf,
         kind: Kind,
     },
+    /// Binds a file of the view over another one, read-only.
+    Twin {
+        of: PathBuf,
+        at: PathBuf,
+    },
     LeaveOldRoot,
     /// Makes one mount read-only: the root, or a directory of ours in another.
     Seal {
@@ -153,15 +158,25 @@ pub fn plan(spec: &Spec) -> Result<Vec<Step>, PlanError> {
     // A writable place is bound onto itself when all below it has been made,
     // except what is bound there: a later bind onto a private directory lands
     // on top of it either way, so the order is only: make, keep, then place.
+    let mut twins = Vec::new();
     for entry in entries {
-        if let What::Mask { kind } = entry.what {
-            steps.push(Step::Mask { at: builder.at(&entry.at), kind });
-            continue;
+        match &entry.what {
+            What::Mask { kind } => {
+                steps.push(Step::Mask { at: builder.at(&entry.at), kind: *kind });
+                continue;
+            }
+            What::Twin { of } => {
+                twins.push(Step::Twin { of: builder.at(of), at: builder.at(&entry.at) });
+                continue;
+            }
+            _ => {}
         }
         builder.parents(&entry.at, &mut steps);
         builder.place(entry, &mut steps);
         builder.made.insert(entry.at.clone());
     }
+    // What they are of is there now.
+    steps.append(&mut twins);
     steps.push(Step::LeaveOldRoot);
     builder.finish(&mut steps);
     steps.push(Step::SetHostname { name: spec.hostname.clone() });
@@ -200,7 +215,8 @@ fn holds_entries(what: &What) -> bool {
     match what {
         What::Directory { .. } | What::Private { .. } | What::Devices => true,
         What::Bind { kind, .. } => *kind == Kind::Directory,
-        What::File { .. } | What::Link { .. } | What::Proc { .. } | What::Mask { .. } => false,
+        What::File { .. } | What::Link { .. } | What::Proc { .. } => false,
+        What::Mask { .. } | What::Twin { .. } => false,
     }
 }
 
@@ -320,8 +336,8 @@ impl Builder {
                 }
                 devices(&at, steps);
             }
-            // Placed by the caller: it needs nothing made.
-            What::Mask { .. } => {}
+            // Placed by the caller: they need nothing made.
+            What::Mask { .. } | What::Twin { .. } => {}
         }
     }
 
@@ -413,6 +429,7 @@ impl fmt::Display for Step {
             Self::Device { at, name } => write!(f, "bind device {name} at {at:?}"),
             Self::MakeMasks => write!(f, "make the masks"),
             Self::Mask { at, .. } => write!(f, "mask {at:?}"),
+            Self::Twin { of, at } => write!(f, "bind the view's {of:?} at {at:?} read-only"),
             Self::LeaveOldRoot => write!(f, "leave the old root"),
             Self::Seal { at } if at == Path::new("/") => write!(f, "make the root read-only"),
             Self::Seal { at } => write!(f, "make {at:?} read-only"),

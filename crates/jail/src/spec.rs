@@ -67,6 +67,9 @@ pub enum What {
     /// Hides what a bound tree has here behind something empty that nobody may
     /// open.
     Mask { kind: Kind },
+    /// The file that the view has at another place, read-only, over one that a bound tree has
+    /// here.
+    Twin { of: PathBuf },
 }
 
 /// How many inotify(7) instances and watches there can be.

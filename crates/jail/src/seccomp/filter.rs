@@ -2,6 +2,7 @@
 
 use super::table::{self, Refused};
 use super::tree::{self, Range};
+use super::{RET_ALLOW, RET_ERRNO, RET_KILL_PROCESS, RET_USER_NOTIF};
 use atoll_sys::seccomp::Instruction;
 
 /// What the kernel does with a call.
@@ -95,11 +96,6 @@ pub struct Options<'a> {
 pub struct Program {
     pub instructions: Vec<Instruction>,
 }
-
-const RET_KILL_PROCESS: u32 = 0x8000_0000;
-const RET_USER_NOTIF: u32 = 0x7fc0_0000;
-const RET_ERRNO: u32 = 0x0005_0000;
-const RET_ALLOW: u32 = 0x7fff_0000;
 
 static ALLOW: Rule = Rule::Give(Answer::Allow);
 static ASK: Rule = Rule::Give(Answer::Ask);
