@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod guest;
 pub mod image;
+pub mod internet;
 pub mod liar;
 pub mod picture;
 pub mod process;
