@@ -2,7 +2,7 @@
 //! addresses to names that rules can tell apart alone.
 #![no_main]
 
-use atoll_egress::dns::{Names, Transport, answer};
+use atoll_egress::dns::{Names, Standing, Transport, answer};
 use atoll_egress::name::Name;
 use libfuzzer_sys::fuzz_target;
 use std::net::Ipv4Addr;
@@ -11,10 +11,10 @@ use std::net::Ipv4Addr;
 struct Half;
 
 impl Names for Half {
-    fn address(&mut self, name: &Name) -> Result<Ipv4Addr, String> {
+    fn address(&mut self, name: &Name) -> Result<Standing, String> {
         assert_eq!(name.as_str().parse().as_ref(), Ok(name));
         match name.as_str().len() % 2 {
-            0 => Ok(Ipv4Addr::new(11, 0, 0, 1)),
+            0 => Ok(Standing { address: Ipv4Addr::new(11, 0, 0, 1), seconds: 60 }),
             _ => Err(format!("no rule allows {name}")),
         }
     }

@@ -13,7 +13,7 @@ use hickory_proto::rr::rdata::{A, AAAA, PTR, SOA};
 use hickory_proto::rr::{self, DNSClass, RData, Record, RecordType};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Seconds for which an address may be kept: it never changes.
+/// Seconds for which may be kept what an address stands for.
 const TTL: u32 = 60;
 
 /// Seconds for which it may be kept that there is nothing, for that may change by an approval.
@@ -41,6 +41,15 @@ pub enum Transport {
     Tcp,
 }
 
+/// What a name has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// For how many seconds it may be kept.
+    pub seconds: u32,
+}
+
 /// Who knows what a sandbox may reach.
 pub trait Names {
     /// The address that stands for a name.
@@ -48,7 +57,7 @@ pub trait Names {
     /// # Errors
     ///
     /// Why it has none, in words for who reads it inside.
-    fn address(&mut self, name: &Name) -> Result<Ipv4Addr, String>;
+    fn address(&mut self, name: &Name) -> Result<Standing, String>;
 
     /// The name that an address stands for.
     fn name(&self, address: Ipv4Addr) -> Option<Name>;
@@ -134,7 +143,7 @@ fn reply_to(reply: &mut Message, query: &Query, names: &mut dyn Names) {
         let target = found.and_then(|name| rr::Name::from_ascii(format!("{name}.")).ok());
         return match target {
             Some(target) if query.query_type() == RecordType::PTR => {
-                add(reply, query, RData::PTR(PTR(target)));
+                add(reply, query, TTL, RData::PTR(PTR(target)));
             }
             Some(_) => empty(reply),
             None => nothing(reply, None),
@@ -142,14 +151,16 @@ fn reply_to(reply: &mut Message, query: &Query, names: &mut dyn Names) {
     }
     let is_own = name.as_str() == "localhost" || name.as_str().ends_with(".localhost");
     let address = match is_own {
-        true => Ok(Ipv4Addr::LOCALHOST),
+        true => Ok(Standing { address: Ipv4Addr::LOCALHOST, seconds: TTL }),
         false => names.address(&name),
     };
     match (address, query.query_type()) {
         (Err(reason), _) => nothing(reply, Some(&reason)),
-        (Ok(address), RecordType::A | RecordType::ANY) => add(reply, query, RData::A(A(address))),
+        (Ok(Standing { address, seconds }), RecordType::A | RecordType::ANY) => {
+            add(reply, query, seconds, RData::A(A(address)));
+        }
         (Ok(_), RecordType::AAAA) if is_own => {
-            add(reply, query, RData::AAAA(AAAA(Ipv6Addr::LOCALHOST)));
+            add(reply, query, TTL, RData::AAAA(AAAA(Ipv6Addr::LOCALHOST)));
         }
         (Ok(_), _) => empty(reply),
     }
@@ -175,8 +186,8 @@ fn reversed(name: &rr::Name) -> Option<IpAddr> {
     (network.prefix_len() == network.max_prefix_len()).then(|| network.addr())
 }
 
-fn add(reply: &mut Message, query: &Query, data: RData) {
-    reply.answers.push(Record::from_rdata(query.name().clone(), TTL, data));
+fn add(reply: &mut Message, query: &Query, seconds: u32, data: RData) {
+    reply.answers.push(Record::from_rdata(query.name().clone(), seconds, data));
 }
 
 /// The name is there, but nothing of the kind that was asked for.

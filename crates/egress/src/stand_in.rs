@@ -169,6 +169,18 @@ impl StandIns {
         Ok(Ipv4Addr::from_bits(self.range.network().to_bits() + 1 + place))
     }
 
+    /// How many names have an address.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether none has.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
     /// The name that an address stands for; none if it was never given out.
     #[must_use]
     pub fn name(&self, address: Ipv4Addr) -> Option<&Name> {

@@ -7,10 +7,11 @@ struct One {
 }
 
 impl Names for One {
-    fn address(&mut self, name: &Name) -> Result<Ipv4Addr, String> {
+    fn address(&mut self, name: &Name) -> Result<Standing, String> {
         self.asked.push(name.to_string());
         let is_known = name.as_str() == "allowed.example";
-        is_known.then_some(ADDRESS).ok_or_else(|| format!("no rule allows {name}"))
+        let standing = Standing { address: ADDRESS, seconds: 60 };
+        is_known.then_some(standing).ok_or_else(|| format!("no rule allows {name}"))
     }
 
     fn name(&self, address: Ipv4Addr) -> Option<Name> {

@@ -1,0 +1,177 @@
+//! Orders, carried out one after the other.
+
+use super::Setup;
+use super::outbox::{Letters, outbox};
+use super::sandbox::{Outside, Sandbox, Settings};
+use super::{listen, names};
+use crate::control::{Addition, BYTES_MAX, Order, Rules, Told};
+use crate::dial::Route;
+use crate::relay::Pipes;
+use crate::tls::{Authority, Upstream};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::net::TcpListener as StdListener;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use zeroize::Zeroize as _;
+
+/// Serves until the starter is gone.
+pub(super) async fn serve(setup: Setup) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(&setup.control, true)?;
+    #[expect(deprecated, reason = "what is in its place is unsafe, and an OwnedFd keeps its own")]
+    let control = Arc::new(AsyncFd::new(setup.control)?);
+    let (outbox, letters) = outbox();
+    let outside = Arc::new(Outside {
+        route: Route::default(),
+        pipes: Pipes::default(),
+        outbox: outbox.clone(),
+        tls: Arc::new(Upstream::new(setup.roots)),
+    });
+    let telling = tokio::task::spawn_local(tell(control.clone(), letters));
+    let mut running = HashMap::new();
+    outbox.tell(Told::Ready);
+    let mut buffer = vec![0; BYTES_MAX];
+    loop {
+        let (length, listeners) = match receive(&control, &mut buffer).await {
+            Ok((0, _)) => break,
+            Ok(received) => received,
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::CONNRESET) => break,
+            // One that is not whole, and was none of our starter's.
+            Err(error) if error.kind() == ErrorKind::InvalidData => continue,
+            Err(error) => return Err(error),
+        };
+        let order = serde_json::from_slice(&buffer[..length]);
+        // There may have been secrets in it.
+        buffer[..length].zeroize();
+        if let Ok(order) = order {
+            carry_out(order, listeners, &mut running, &outside);
+        }
+    }
+    drop(running);
+    telling.abort();
+    Ok(())
+}
+
+/// A sandbox that is served as long as this is there.
+struct Running {
+    sandbox: Arc<Sandbox>,
+    _served: JoinSet<()>,
+}
+
+fn carry_out(
+    order: Order,
+    listeners: Vec<OwnedFd>,
+    running: &mut HashMap<u64, Running>,
+    outside: &Arc<Outside>,
+) {
+    match order {
+        Order::Resolve(resolver) => outside.route.lookups().set(resolver),
+        Order::Reach(via) => outside.route.set_via(via),
+        Order::Add(addition) => {
+            let sandbox = addition.sandbox;
+            let told = match add(*addition, listeners, outside) {
+                Ok((added, None)) => {
+                    running.insert(sandbox, added);
+                    Told::Added { sandbox }
+                }
+                Ok((_, Some(text))) | Err(text) => Told::Failed { sandbox, text },
+            };
+            outside.outbox.tell(told);
+        }
+        Order::Change { sandbox, rules } => {
+            let told = match running.get(&sandbox) {
+                Some(found) => change(&found.sandbox, rules),
+                None => not_there(sandbox),
+            };
+            outside.outbox.tell(told);
+        }
+        Order::Remove { sandbox } => drop(running.remove(&sandbox)),
+        Order::Decide { sandbox, question, decision } => {
+            if let Some(found) = running.get(&sandbox) {
+                found.sandbox.decide(question, decision);
+            }
+        }
+        Order::Count { sandbox } => {
+            let told = match running.get(&sandbox) {
+                Some(found) => Told::Counted { sandbox, counts: found.sandbox.counts() },
+                None => not_there(sandbox),
+            };
+            outside.outbox.tell(told);
+        }
+    }
+}
+
+fn not_there(sandbox: u64) -> Told {
+    Told::Failed { sandbox, text: "there is no such sandbox here".to_owned() }
+}
+
+/// The change is made even where the rules are not understood: nothing is reached then.
+fn change(sandbox: &Sandbox, rules: Rules) -> Told {
+    let (settings, failed) = Settings::new(rules);
+    sandbox.change(settings);
+    match failed {
+        None => Told::Changed { sandbox: sandbox.id() },
+        Some(text) => Told::Failed { sandbox: sandbox.id(), text },
+    }
+}
+
+/// Begins to serve a sandbox; or says what is wrong with its rules.
+fn add(
+    addition: Addition,
+    mut listeners: Vec<OwnedFd>,
+    outside: &Arc<Outside>,
+) -> Result<(Running, Option<String>), String> {
+    let Addition { sandbox: id, tcp, rules, stand_ins, authority } = addition;
+    if tcp > listeners.len() {
+        return Err(format!("{tcp} listeners were announced, {} came", listeners.len()));
+    }
+    let (settings, failed) = Settings::new(rules);
+    let authority = authority.map(|pem| Authority::from_pem(pem.reveal())).transpose();
+    let authority = authority.map_err(|error| format!("its authority cannot be used: {error}"))?;
+    let sandbox = Sandbox::new(id, settings, stand_ins, authority, outside.clone());
+    let sandbox = Arc::new(sandbox.map_err(|error| error.to_string())?);
+    let mut served = JoinSet::new();
+    let failed_to = |error: io::Error| format!("a listener cannot be used: {error}");
+    for socket in listeners.split_off(tcp) {
+        rustix::io::ioctl_fionbio(&socket, true).map_err(|error| failed_to(error.into()))?;
+        served.spawn_local(names::datagrams(socket, sandbox.clone()));
+    }
+    for listener in listeners {
+        let listener = StdListener::from(listener);
+        listener.set_nonblocking(true).map_err(failed_to)?;
+        let listener = TcpListener::from_std(listener).map_err(failed_to)?;
+        served.spawn_local(listen::connections(listener, sandbox.clone()));
+    }
+    Ok((Running { sandbox, _served: served }, failed))
+}
+
+async fn receive(
+    control: &AsyncFd<OwnedFd>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Vec<OwnedFd>)> {
+    loop {
+        let mut ready = control.readable().await?;
+        let received = ready.try_io(|control| atoll_sys::scm::receive_all(control.as_fd(), buffer));
+        if let Ok(received) = received {
+            return received;
+        }
+    }
+}
+
+/// Tells everything, one after the other, and waits for who does not listen.
+async fn tell(control: Arc<AsyncFd<OwnedFd>>, mut letters: Letters) {
+    while let Some(bytes) = letters.next().await {
+        loop {
+            let Ok(mut ready) = control.writable().await else { return };
+            match ready.try_io(|control| atoll_sys::scm::send_all(control.as_fd(), &bytes, &[])) {
+                Ok(Ok(())) => break,
+                Ok(Err(_)) => return,
+                Err(_) => {}
+            }
+        }
+    }
+}
