@@ -107,8 +107,13 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     let mut control = Socket { socket: ours, pidfd };
     let deadline = options.deadline.map(|after| Instant::now() + after);
-    let outcome =
-        supervise::run(Inputs { control: &mut control, signals: &signals, stdio, deadline })?;
+    let outcome = supervise::run(Inputs {
+        control: &mut control,
+        companion: None,
+        signals: &signals,
+        stdio,
+        deadline,
+    })?;
     for cleanup in cleanups {
         cleanup.perform()?;
     }

@@ -34,7 +34,10 @@ variables! {
     XDG_RUNTIME_DIR: "where `atoll serve` listens, at atoll/atoll.sock, unless it is root's; else in its state directory. Only an absolute path counts";
     ATOLL_HOST: "the server that commands ask, as unix:///PATH or http://HOST:PORT; else the socket of the caller's own";
     ATOLL_API_KEY: "the key for it, which is needed over TCP";
+    ATOLL_DNS: "DNS servers that look up what sandboxes reach, as ADDRESS or ADDRESS:PORT with commas between; else those of the system";
+    ATOLL_STATE: "the state directory of `atoll serve` and of secrets, where --state names none. Only an absolute path counts";
     ATOLL_START_SERVER: "1 has commands start a private server if none runs, as --start-server does";
+    SSL_CERT_FILE: "certificates of the authorities by which hosts are known that sandboxes reach; else the system's own";
     TERM: "what `atoll exec -t` and `atoll shell` tell the command about the terminal";
     NOTIFY_SOCKET: "whom `atoll serve` tells that it is ready, as systemd asks for";
     PATH: "where `atoll doctor` looks for runsc and criu";

@@ -8,6 +8,7 @@ mod env;
 mod error;
 mod exec;
 mod explain;
+mod gateway;
 mod policy;
 mod prompt;
 #[cfg(test)]
@@ -43,6 +44,9 @@ pub fn main() -> Status {
     let role = std::env::args_os().nth(1);
     if role.as_ref().is_some_and(|role| role == serve::spawner::ROLE) {
         return serve::spawner::run();
+    }
+    if role.as_ref().is_some_and(|role| role == gateway::role::ROLE) {
+        return gateway::role::run();
     }
     let done = if role.is_some_and(|name| name == "run") {
         // The command that is started most and may take least: what it needs is

@@ -4,8 +4,6 @@ use crate::error::CliError;
 use crate::policy::{PolicyFlags, load};
 use crate::run::{Request, explained, run as run_request};
 use crate::status::Status;
-use atoll_api::policy::NetworkMode;
-use atoll_sys::capture::Capture;
 use atoll_sys::netns::Preparing;
 use clap::{Args as _, Command, FromArgMatches as _};
 use std::ffi::OsString;
@@ -64,7 +62,7 @@ pub(crate) struct Begun {
 impl Begun {
     pub(crate) fn now() -> Self {
         let started_us = atoll_guest::workload::now_us();
-        Self { started_us, network: atoll_sys::netns::prepare(Capture::None) }
+        Self { started_us, network: atoll_sys::netns::prepare_undecided() }
     }
 }
 
@@ -72,11 +70,6 @@ pub(crate) fn run(args: Args, begun: Begun) -> Result<Status, CliError> {
     let Begun { started_us, network } = begun;
     let network = network.map_err(unstarted)?;
     let loaded = load(&args.policy)?;
-    let mode = &loaded.merged.policy.network.mode;
-    if mode.value == NetworkMode::Rules {
-        let message = format!("the network (mode \"rules\", {}) is not available yet", mode.origin);
-        return Err(CliError::new(message).hint("leave it out, or say --net none"));
-    }
     let request = Request {
         command: &args.command,
         loaded: &loaded,

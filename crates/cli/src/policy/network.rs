@@ -29,7 +29,6 @@ pub(crate) struct Network {
     /// Secrets that the gateway puts into requests.
     pub(crate) secrets: Vec<PlacedSecret>,
     /// No names yet, and the range of addresses that will stand for them.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for who starts the gateway"))]
     pub(crate) stand_ins: Kept,
 }
 
@@ -61,14 +60,13 @@ pub(crate) struct PlacedSecret {
     /// Hosts, each of one name, by https alone.
     pub(crate) at: Vec<Rule>,
     /// Where in a request.
-    #[expect(dead_code, reason = "for who starts the gateway")]
     pub(crate) form: Form,
     pub(crate) origin: Origin,
 }
 
 impl Network {
     /// The rules as the gateway decides by them.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for who starts the gateway"))]
+    #[cfg(test)]
     pub(crate) fn policy(&self) -> Policy {
         match self.mode {
             NetworkMode::None => Policy::new(Vec::new()),

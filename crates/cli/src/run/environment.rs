@@ -80,6 +80,11 @@ impl Environment {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
+    /// Sets a variable, whatever it was.
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.variables.insert(name.into(), value.into());
+    }
+
     /// The variables as execve(2) takes them. One with a NUL byte cannot have
     /// come from anywhere and is left out.
     pub(crate) fn strings(&self) -> Vec<CString> {

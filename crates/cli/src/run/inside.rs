@@ -46,12 +46,20 @@ pub(super) enum Supervision {
     Move(PathBuf),
 }
 
+/// Whether there is anything beyond loopback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reaches {
+    Nothing,
+    /// The gateway, which tells what it refuses itself.
+    Gateway,
+}
+
 impl Supervision {
     /// The filter that hands the calls over.
-    pub(super) fn filters(&self, confinement: &Confinement) -> Filters {
+    pub(super) fn filters(&self, confinement: &Confinement, reaches: Reaches) -> Filters {
         let mut traps = self.traps();
-        // There is no network yet but loopback, so what leaves it is worth a word.
-        traps.push(tell::CONNECT);
+        // Where there is nothing but loopback, what leaves it is worth a word.
+        traps.extend((reaches == Reaches::Nothing).then_some(tell::CONNECT));
         let listening = match self {
             Self::Judge(..) => Listening::Judges,
             // An older kernel moves no directories of a review.

@@ -3,6 +3,7 @@
 
 use super::control::{Moments, Told};
 use super::inside::{self, Inside};
+use super::network::Network;
 use super::notes::Audience;
 use super::prepare::{Prepared, Trees, lowered, prepare};
 use super::report::{Limit, LimitHit, Report};
@@ -11,13 +12,14 @@ use super::unmade::explained;
 use super::view::{HandedTree, Owners};
 use crate::error::CliError;
 use crate::policy::load::Loaded;
-use crate::supervise::{self, Cleanup, Guard, Inputs, Signals, Stdio};
+use crate::supervise::{self, Cleanup, Companion, Guard, Inputs, Signals, Stdio};
 use atoll_api::policy::EffectivePolicy;
 use atoll_guest::workload::now_us;
 use atoll_jail::cgroup::{self, Group, Layout};
 use atoll_jail::enter::{self, Launched, Side};
 use atoll_jail::overlay::{self, ByRootError};
 use atoll_jail::tree::TreeError;
+use atoll_sys::capture::Capture;
 use atoll_sys::netns::Preparing;
 use rustix::process::{Resource, Rlimit};
 use std::ffi::OsString;
@@ -49,7 +51,10 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
     let failed = |error: std::io::Error| CliError::new("cannot prepare the run").because(error);
     let signals = Signals::take().map_err(failed)?;
     let mut stdio = Stdio::of_this_process().map_err(failed)?;
-    let mut prepared = prepare(request.command, request.loaded, &mut stdio, signals.restore())?;
+    let network = Network::plan(request.loaded)?;
+    request.network.decide(network.as_ref().map_or(Capture::None, Network::capture));
+    let mut prepared =
+        prepare(request.command, request.loaded, network.as_ref(), &mut stdio, signals.restore())?;
     say_first(&prepared, request.is_verbose, request.is_json);
     let (group, unenforced) = control_group(policy)?;
     let is_unenforced = |limit| unenforced.iter().any(|missing| missing.limit == limit);
@@ -65,15 +70,25 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
     let mut moments =
         Moments { started: request.started_us, planned: now_us(), ..Moments::default() };
     let Prepared { inside, trees, session, notes, warnings, owned, .. } = prepared;
-    let launched = launch(request.network, inside, trees, group.as_ref(), &mut moments)?;
+    // What is in this process's network by then.
+    let gateway = network.as_ref().map(Network::start).transpose()?;
+    let mut launched = launch(request.network, inside, trees, group.as_ref(), &mut moments)?;
+    let mut attached = match (network, gateway, launched.listeners.take()) {
+        (Some(network), Some(gateway), Some(listeners)) => Some(network.attach(gateway, listeners)),
+        _ => None,
+    };
     stdio.close_given();
     let mut told = Told::new(launched, moments);
     let deadline = policy.limits.time.value.map(|limit| Instant::now() + limit);
-    let inputs = Inputs { control: &mut told, signals: &signals, stdio, deadline };
+    let companion = attached.as_mut().map(|attached| attached as &mut dyn Companion);
+    let inputs = Inputs { control: &mut told, companion, signals: &signals, stdio, deadline };
     let outcome = supervise::run(inputs)
         .map_err(|error| CliError::new("the command could not be watched").because(error))?;
     atoll_sys::process::wait_for(told.pid()).ok();
     let mut report = Report::new(told, outcome, unenforced);
+    if let Some(attached) = attached {
+        report.network(attached.told());
+    }
     if let Some(session) = session {
         report.reviewed = Some(review::finish(session)?);
     }

@@ -1,7 +1,7 @@
 //! `atoll run`: from a policy to a command that runs in a jail, and how it went.
 //!
 //! [`caller`] says who asks and whom the workload becomes, [`environment`]
-//! what it is started with, [`view`] what it sees; [`prepare`] puts
+//! what it is started with, [`view`] what it sees, [`network`] what it reaches; [`prepare`] puts
 //! these together before anything is made, [`launch`] makes the jail and
 //! [`inside`] is the half of it that runs as PID 1. [`control`] talks with that
 //! half, [`report`] says how it went, [`notes`] what the command did not get,
@@ -19,6 +19,7 @@ mod image;
 mod inside;
 mod launch;
 mod masker;
+mod network;
 mod notes;
 mod outline;
 mod own;

@@ -60,6 +60,7 @@ pub(crate) fn outline(loaded: &Loaded) -> Result<Outline, CliError> {
         repository: repository.as_ref(),
         session: None,
         hands_in: false,
+        certificate: None,
     };
     let view = view::build(&given)
         .map_err(|error| CliError::new("the root file system cannot be shown").because(error))?;

@@ -4,8 +4,9 @@ use super::cache::Cache;
 use super::caller::{self, Caller, Identity};
 use super::environment::Environment;
 use super::foreign::Owned;
-use super::inside::{Inside, Supervision};
+use super::inside::{Inside, Reaches, Supervision};
 use super::masker::Mask;
+use super::network::Network;
 use super::notes::{self, Notes};
 use super::repository::Repository;
 use super::view::{self, HandedTree, System, View};
@@ -55,6 +56,7 @@ pub(super) struct Trees {
 pub(super) fn prepare(
     words: &[OsString],
     loaded: &Loaded,
+    network: Option<&Network>,
     stdio: &mut Stdio,
     restore: Restore,
 ) -> Result<Prepared, CliError> {
@@ -64,21 +66,26 @@ pub(super) fn prepare(
         .scan_hidden()
         .map_err(|error| CliError::new("the hidden files are not known").because(error))?;
     let session = ground.session(&hidden)?;
-    let view = ground.view(&kept, &hidden, session.as_ref())?;
+    let certificate = network.map(Network::certificate);
+    let view = ground.view(&kept, &hidden, session.as_ref(), certificate)?;
     let directory = environment::directory(Some(&loaded.cwd), ground.shown(), &ground.caller.home);
-    let environment = ground.environment(&kept, &view, &directory);
+    let mut environment = ground.environment(&kept, &view, &directory);
+    for (name, value) in network.iter().flat_map(|network| network.variables()) {
+        environment.set(&name, &value);
+    }
     let workload = workload(words, &environment, directory, ground.policy, stdio, restore)?;
     if ground.caller.uid == 0 {
         give_pipes(&workload.standard, ground.owner());
     }
     let supervision = ground.supervision(ignore)?;
+    let reaches = if network.is_some() { Reaches::Gateway } else { Reaches::Nothing };
     let steps = atoll_jail::plan::plan(&view.spec)
         .map_err(|error| CliError::new("the sandbox cannot be planned").because(error))?;
     Ok(Prepared {
         inside: Inside {
             user: ground.identity.user,
             steps,
-            filters: supervision.filters(&view.confinement),
+            filters: supervision.filters(&view.confinement, reaches),
             masks: masks(&view),
             confinement: view.confinement,
             workload,
@@ -199,6 +206,7 @@ impl<'a> Ground<'a> {
         kept: &Kept,
         hidden: &[Hidden],
         session: Option<&Session>,
+        certificate: Option<&str>,
     ) -> Result<View, CliError> {
         let home = &self.caller.home;
         let repository = repository(self.loaded, &self.project, &self.caller);
@@ -217,6 +225,7 @@ impl<'a> Ground<'a> {
             hidden,
             session,
             hands_in: self.caller.uid == 0,
+            certificate,
         })
         .map_err(|error| CliError::new("the root file system cannot be shown").because(error))
     }

@@ -9,6 +9,7 @@ use super::review::Reviewed;
 use super::unmade::explained;
 use crate::error::{CliError, EXIT_OURS};
 use crate::supervise::{End, Lost, Outcome};
+use atoll_egress::control::{Denial, Protocol};
 use atoll_guest::message::FailureKind;
 use atoll_jail::cgroup::Unenforced;
 use serde::Serialize;
@@ -62,6 +63,8 @@ pub(crate) struct Report {
     pub(crate) limits: Vec<LimitHit>,
     pub(crate) unenforced: Vec<Unenforced>,
     pub(crate) refusals: Refusals,
+    /// What the gateway refused, and why it ended, if it did before the command.
+    network: (Vec<Denial>, Option<String>),
     /// What a review session came to.
     pub(crate) reviewed: Option<Reviewed>,
     failure: Option<atoll_guest::message::Failure>,
@@ -99,6 +102,7 @@ impl Report {
             limits,
             unenforced,
             refusals: Refusals::read(&told.refused),
+            network: Default::default(),
             reviewed: None,
             failure: told.failure,
             notes: Notes::default(),
@@ -120,6 +124,11 @@ impl Report {
         if self.has_failed_untold() {
             self.others = owned.map(Owned::others).unwrap_or_default();
         }
+    }
+
+    /// What the gateway has told.
+    pub(super) fn network(&mut self, told: (Vec<Denial>, Option<String>)) {
+        self.network = told;
     }
 
     pub(super) fn outside(&mut self, notes: Notes, warnings: Vec<String>) {
@@ -168,6 +177,7 @@ impl Report {
     /// The lines for people and agents, each with its cause and what would help.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = self.refusals.lines();
+        lines.extend(self.network_lines());
         lines.extend(self.hidden_line());
         lines.extend(self.others_line());
         if self.exit_status() == 128 + SIGSYS {
@@ -202,6 +212,19 @@ impl Report {
         }
         for missing in &self.unenforced {
             lines.push(format!("atoll: {missing}"));
+        }
+        lines
+    }
+
+    /// What was refused on the network; the same for many ports of a host is one line for each.
+    fn network_lines(&self) -> Vec<String> {
+        let (denials, ended) = &self.network;
+        let mut lines: Vec<String> = denials.iter().take(NETWORK_LINES_MAX).map(denied).collect();
+        if let Some(more) = denials.len().checked_sub(NETWORK_LINES_MAX).filter(|more| *more > 0) {
+            lines.push(format!("atoll: network: {more} more denials; --json lists all"));
+        }
+        if let Some(why) = ended {
+            lines.push(format!("atoll: network: closed, since the gateway ended: {why}"));
         }
         lines
     }
@@ -273,6 +296,7 @@ impl Report {
             "limits_hit": self.limits,
             "unenforced": unenforced,
             "denials": denials,
+            "network": { "denials": self.network.0, "ended": self.network.1 },
             "noticed": self.refusals.noticed,
             "session": self.reviewed.as_ref().and_then(|reviewed| reviewed.session.clone()),
             "changed_files": changed,
@@ -285,6 +309,23 @@ impl Report {
         });
         value.to_string()
     }
+}
+
+/// Refusals of the network that are told line by line at most.
+const NETWORK_LINES_MAX: usize = 20;
+
+fn denied(denial: &Denial) -> String {
+    let Denial {
+        code, host, port, protocol, method, path, rule, message, next_step, count, ..
+    } = denial;
+    let what = match (protocol, method, path) {
+        (Protocol::Dns, ..) => host.clone(),
+        (_, Some(method), Some(path)) => format!("{method} {host}:{port}{path}"),
+        _ => format!("{host}:{port}"),
+    };
+    let by = rule.as_ref().map(|rule| format!(" (rule {rule:?})")).unwrap_or_default();
+    let often = if *count > 1 { format!(", {count} times") } else { String::new() };
+    escaped(&format!("atoll: network: {what} refused{often}: {message}{by} [{code}]; {next_step}"))
 }
 
 /// Hidden paths that the JSON lists at most.

@@ -38,7 +38,7 @@ impl Places {
         state: Option<PathBuf>,
         socket: Option<PathBuf>,
     ) -> Result<Self, CliError> {
-        let state = match state {
+        let state = match state.or_else(|| env::ATOLL_STATE.path()) {
             Some(state) => absolute(&state)?,
             None => default_state().ok_or_else(|| {
                 CliError::new("cannot tell where the server's state is to be kept")

@@ -20,6 +20,15 @@ pub enum Place {
     Behind,
 }
 
+/// Somebody else whom the launcher listens to while the command runs.
+pub trait Companion {
+    /// Readable when there is something to be heard; none when there never will be again.
+    fn socket(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Hears one thing, and does what is to be done about it. Must not wait.
+    fn serve(&mut self);
+}
+
 /// The launcher's side of the control socket.
 ///
 /// PID 1's duties behind it:

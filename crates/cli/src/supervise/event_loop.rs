@@ -1,6 +1,6 @@
 //! The loop that watches everything while the command runs.
 
-use super::control::{Control, End, Lost, Message, Outcome, Place, Received};
+use super::control::{Companion, Control, End, Lost, Message, Outcome, Place, Received};
 use super::pump::{Pump, Read, Write};
 use super::relay::Relay;
 use super::signals::{self, Signals};
@@ -37,9 +37,9 @@ pub enum SuperviseError {
 }
 
 /// What [`run`] needs.
-#[derive(Debug)]
 pub struct Inputs<'a, C> {
     pub control: &'a mut C,
+    pub companion: Option<&'a mut dyn Companion>,
     pub signals: &'a Signals,
     pub stdio: Stdio,
     /// When to kill everything.
@@ -68,6 +68,7 @@ enum Source {
     Signals,
     Socket,
     Pidfd,
+    Companion,
     Terminal,
     Master,
     ForeignFrom(usize),
@@ -83,6 +84,7 @@ struct Copy {
 
 struct Supervisor<'a, C> {
     control: &'a mut C,
+    companion: Option<&'a mut dyn Companion>,
     signals: &'a Signals,
     relay: Option<Relay>,
     copies: Vec<Copy>,
@@ -105,7 +107,7 @@ struct Supervisor<'a, C> {
 
 impl<'a, C: Control> Supervisor<'a, C> {
     fn new(inputs: Inputs<'a, C>) -> Self {
-        let Inputs { control, signals, mut stdio, deadline } = inputs;
+        let Inputs { control, companion, signals, mut stdio, deadline } = inputs;
         stdio.close_given();
         let copies = stdio
             .foreign
@@ -114,6 +116,7 @@ impl<'a, C: Control> Supervisor<'a, C> {
             .collect();
         Self {
             control,
+            companion,
             signals,
             relay: stdio.terminal.map(Relay::new),
             copies,
@@ -163,6 +166,9 @@ impl<'a, C: Control> Supervisor<'a, C> {
         }
         if !self.dead {
             add(Source::Pidfd, self.control.pidfd(), PollFlags::IN);
+        }
+        if let Some(fd) = self.companion.as_ref().and_then(|companion| companion.socket()) {
+            add(Source::Companion, fd, PollFlags::IN);
         }
         if let Some(relay) = &self.relay {
             if let Some((fd, flags)) = relay.terminal_interest() {
@@ -247,6 +253,11 @@ impl<'a, C: Control> Supervisor<'a, C> {
                 self.read_messages()?;
                 (self.dead, self.overdue) = (true, None);
                 self.last_output = Instant::now();
+            }
+            Source::Companion => {
+                if let Some(companion) = &mut self.companion {
+                    companion.serve();
+                }
             }
             Source::Terminal => {
                 if let Some(relay) = &mut self.relay {

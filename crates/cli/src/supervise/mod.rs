@@ -33,7 +33,7 @@ pub mod signals;
 pub mod stdio;
 pub mod terminal;
 
-pub use control::{Control, End, Lost, Message, Outcome, Place, Received};
+pub use control::{Companion, Control, End, Lost, Message, Outcome, Place, Received};
 pub use event_loop::{Inputs, SuperviseError, run};
 pub use guard::{Cleanup, Guard};
 pub use signals::{Restore, Signals};

@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 mod doctor;
+#[cfg(test)]
+mod gateway;
 // The attribute tells clippy that helpers are tests too.
 #[cfg(test)]
 mod manual;

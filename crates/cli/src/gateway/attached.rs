@@ -1,0 +1,153 @@
+//! A gateway that serves one sandbox, for who watches over that sandbox alone.
+
+use super::start::Gateway;
+use crate::supervise::Companion;
+use atoll_egress::control::{Addition, AskError, Asked, Decision, Denial, Order, Told};
+use atoll_sys::capture::Listeners;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// Most kinds of denials that are kept.
+const DENIALS_MAX: usize = 1000;
+
+/// How long the gateway may take to say the last things.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// The number of the only sandbox.
+pub(crate) const SANDBOX: u64 = 1;
+
+/// The gateway, and what it has told.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    gateway: Gateway,
+    /// What it is told whenever it begins.
+    begin: Vec<Order>,
+    addition: Box<Addition>,
+    listeners: Listeners,
+    state: State,
+    denials: Vec<Denial>,
+    /// It has said all that there was to be said.
+    is_counted: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Serves,
+    /// Nothing is reached any more, for this reason.
+    Ended(String),
+}
+
+impl Attached {
+    /// Has the gateway serve the sandbox that `addition` describes as soon as it is ready for it.
+    pub(crate) fn new(
+        gateway: Gateway,
+        begin: Vec<Order>,
+        addition: Box<Addition>,
+        listeners: Listeners,
+    ) -> Self {
+        Self {
+            gateway,
+            begin,
+            addition,
+            listeners,
+            state: State::Serves,
+            denials: Vec::new(),
+            is_counted: false,
+        }
+    }
+
+    /// What was refused, and why nothing was reached in the end, if that is so. What the gateway
+    /// has still to tell is waited for a moment.
+    pub(crate) fn told(mut self) -> (Vec<Denial>, Option<String>) {
+        let until = Instant::now() + LAST_WORDS;
+        // Its answer comes behind all that it tells of its own accord.
+        if self.gateway.order(&Order::Count { sandbox: SANDBOX }, &[]).is_ok() {
+            while !self.is_counted && self.is_heard_before(until) {
+                self.serve();
+            }
+        }
+        let why = match self.state {
+            State::Serves => None,
+            State::Ended(why) => Some(why),
+        };
+        (self.denials, why)
+    }
+
+    fn is_heard_before(&self, until: Instant) -> bool {
+        let Some(socket) = self.socket() else { return false };
+        let left = Timespec::try_from(until.saturating_duration_since(Instant::now()));
+        poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], left.ok().as_ref())
+            .is_ok_and(|ready| ready > 0)
+    }
+
+    /// A new gateway knows nothing: it gets everything once more.
+    fn begin(&self) -> Result<(), AskError> {
+        for order in &self.begin {
+            self.gateway.order(order, &[])?;
+        }
+        let listeners = &self.listeners;
+        let sockets: Vec<BorrowedFd<'_>> =
+            listeners.tcp.iter().chain(&listeners.udp).map(AsFd::as_fd).collect();
+        self.gateway.order(&Order::Add(self.addition.clone()), &sockets)
+    }
+
+    fn hear(&mut self, told: Told) -> Result<(), AskError> {
+        match told {
+            Told::Ready => self.begin()?,
+            Told::Named { name, .. } => self.addition.stand_ins.names.push(name),
+            Told::Denied { denial, .. } => self.keep(denial),
+            Told::Question { question, asked, .. } => {
+                let decision = decide(&asked);
+                let sandbox = SANDBOX;
+                self.gateway.order(&Order::Decide { sandbox, question, decision }, &[])?;
+            }
+            Told::Failed { text, .. } => self.state = State::Ended(text),
+            Told::Deaf { .. } => {
+                self.state = State::Ended("a listener of the sandbox was closed".to_owned());
+            }
+            Told::Added { .. }
+            | Told::Changed { .. }
+            | Told::Reached { .. }
+            | Told::Used { .. }
+            | Told::Redacted { .. } => {}
+            Told::Counted { .. } => self.is_counted = true,
+        }
+        Ok(())
+    }
+
+    /// The same refusal again is counted with the first.
+    fn keep(&mut self, denial: Denial) {
+        let is_same = |known: &Denial| {
+            (&known.code, &known.host, known.port, &known.rule)
+                == (&denial.code, &denial.host, denial.port, &denial.rule)
+        };
+        match self.denials.iter().position(is_same) {
+            Some(place) => self.denials[place].count += denial.count,
+            None if self.denials.len() < DENIALS_MAX => self.denials.push(denial),
+            None => {}
+        }
+    }
+}
+
+impl Companion for Attached {
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        matches!(self.state, State::Serves).then(|| self.gateway.starter().as_fd())
+    }
+
+    fn serve(&mut self) {
+        let heard = self.gateway.starter().hear();
+        if let Err(error) = heard.and_then(|told| self.hear(told)) {
+            let mut why = error.to_string();
+            if let Some(cause) = std::error::Error::source(&error) {
+                why += &format!(": {cause}");
+            }
+            self.state = State::Ended(why);
+        }
+    }
+}
+
+/// A run has nobody who could be asked so far.
+fn decide(_: &Asked) -> Decision {
+    Decision::Deny { reason: Some("nobody is there to be asked".to_owned()) }
+}

@@ -1,0 +1,222 @@
+//! What a run has of the network, where rules allow something: the gateway, the certificates that
+//! programs inside trust, and the variables that lead them there.
+
+use super::view::TRUST;
+use crate::error::CliError;
+use crate::gateway::{Attached, Gateway, attached, host};
+use crate::policy::load::Loaded;
+use crate::policy::network::{self, PlacedRule};
+use crate::serve::places::Places;
+use atoll_api::policy::{Network as Said, NetworkMode, SecretBinding, UpstreamProxy};
+use atoll_egress::control::{
+    Addition, Binding, Budgets, LayerText, Order, RuleText, Rules, Sensitive, Via,
+};
+use atoll_egress::gateway;
+use atoll_egress::secret::Secret;
+use atoll_egress::tls::Authority;
+use atoll_engine::secrets::stored_name;
+use atoll_store::secret::Secrets;
+use atoll_sys::capture::{Capture, Listeners, Ports};
+use std::collections::BTreeMap;
+
+/// The network of a run, before there is a sandbox.
+#[derive(Debug)]
+pub(super) struct Network {
+    addition: Box<Addition>,
+    begin: Vec<Order>,
+    capture: Capture,
+    /// The sandbox's own certificate authority, in PEM.
+    certificate: String,
+    /// Placeholders, by the variable that holds each.
+    placeholders: BTreeMap<String, String>,
+    /// Programs are told of the gateway as a proxy too.
+    tells_of_proxy: bool,
+}
+
+/// Ports at which a reason is told where not all of them can be captured.
+const USUAL_PORTS: [u16; 9] = [80, 443, 22, 25, 3306, 5432, 6379, 8080, 8443];
+
+impl Network {
+    /// What the policy comes to; none where nothing is to be reached.
+    pub(super) fn plan(loaded: &Loaded) -> Result<Option<Self>, CliError> {
+        let (understood, said) = (&loaded.network, &loaded.merged.policy.network);
+        if understood.mode == NetworkMode::None {
+            return Ok(None);
+        }
+        let failed = |error| CliError::new("the network cannot be prepared").because(error);
+        let authority = Authority::generate("Atoll sandbox").map_err(failed)?;
+        let (secrets, placeholders) = secrets(understood, said)?;
+        let addition = Addition {
+            sandbox: attached::SANDBOX,
+            tcp: 0,
+            rules: rules(understood, said, secrets),
+            stand_ins: understood.stand_ins.clone(),
+            authority: Some(Sensitive::from(authority.to_pem().to_string())),
+        };
+        Ok(Some(Self {
+            capture: Capture::All(Ports::new(&ports(understood))),
+            begin: vec![
+                Order::Resolve(host::resolver()?),
+                Order::Reach(via(said.upstream_proxy.value.as_ref())),
+            ],
+            addition: Box::new(addition),
+            certificate: authority.certificate_pem(),
+            placeholders,
+            tells_of_proxy: said.proxy_variables.value,
+        }))
+    }
+
+    /// How the sandbox's network is to be made.
+    pub(super) fn capture(&self) -> Capture {
+        self.capture
+    }
+
+    /// What programs inside are to trust beside what this machine does.
+    pub(super) fn certificate(&self) -> &str {
+        &self.certificate
+    }
+
+    /// Variables that the command gets beside its own: they lead programs to the certificates
+    /// that do not look where the system has them.
+    pub(super) fn variables(&self) -> Vec<(String, String)> {
+        let said = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let mut variables: Vec<_> =
+            SWITCHES.iter().map(|(name, value)| said(name, value)).collect();
+        variables.extend(BUNDLE_VARIABLES.map(|name| said(name, TRUST.bundle)));
+        variables.extend(OWN_VARIABLES.map(|name| said(name, TRUST.own)));
+        variables.extend(self.placeholders.clone());
+        if self.tells_of_proxy {
+            let proxy = format!("http://{}:{}", gateway::DNS, gateway::PROXY_PORT);
+            variables.extend(PROXY_VARIABLES.map(|name| said(name, &proxy)));
+            variables.extend(NO_PROXY_VARIABLES.map(|name| said(name, "localhost,127.0.0.1,::1")));
+        }
+        variables
+    }
+
+    /// Starts the gateway, in the network of this machine.
+    pub(super) fn start(&self) -> Result<Gateway, CliError> {
+        Gateway::start()
+            .map_err(|error| CliError::new("the gateway cannot be started").because(error))
+    }
+
+    /// Has the gateway serve the sandbox.
+    pub(super) fn attach(mut self, gateway: Gateway, listeners: Listeners) -> Attached {
+        self.addition.tcp = listeners.tcp.len();
+        Attached::new(gateway, self.begin, self.addition, listeners)
+    }
+}
+
+/// Variables by which programs take other authorities in place of their own.
+const BUNDLE_VARIABLES: [&str; 8] = [
+    "AWS_CA_BUNDLE",
+    "CARGO_HTTP_CAINFO",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "NIX_SSL_CERT_FILE",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_FILE",
+];
+
+/// Variables by which programs take an authority beside their own.
+const OWN_VARIABLES: [&str; 2] = ["DENO_CERT", "NODE_EXTRA_CA_CERTS"];
+
+/// Variables by which programs learn of a proxy; no `ALL_PROXY`, which some take for one of SOCKS.
+const PROXY_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "http_proxy", "https_proxy"];
+
+/// Where no proxy is used: the sandbox's own loopback, and nothing else.
+const NO_PROXY_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// Variables by which programs take the system's authorities that have others built in.
+const SWITCHES: [(&str, &str); 3] =
+    [("DENO_TLS_CA_STORE", "system"), ("UV_NATIVE_TLS", "1"), ("UV_SYSTEM_CERTS", "1")];
+
+fn rules(understood: &network::Network, said: &Said, secrets: Vec<Binding>) -> Rules {
+    let rule = |placed: &PlacedRule| RuleText {
+        text: placed.rule.to_string(),
+        action: placed.rule.action,
+    };
+    let layer = |layer: &network::PlacedLayer| LayerText {
+        rules: layer.rules.iter().map(rule).collect(),
+        only_narrows: layer.only_narrows,
+    };
+    let budgets = &said.budgets;
+    Rules {
+        layers: understood.layers.iter().map(layer).collect(),
+        explain: said.explain.value,
+        ipv6: said.ipv6.value,
+        budgets: Budgets {
+            requests_max: budgets.requests_max.value,
+            bytes_max: budgets.bytes_max.value.map(|bytes| bytes.0),
+            requests_per_host_max: budgets.requests_per_host_max.value,
+            bytes_per_host_max: budgets.bytes_per_host_max.value.map(|bytes| bytes.0),
+        },
+        secrets,
+    }
+}
+
+/// Secrets that go along with requests, with the placeholders that the command gets.
+fn secrets(
+    understood: &network::Network,
+    said: &Said,
+) -> Result<(Vec<Binding>, BTreeMap<String, String>), CliError> {
+    let mut bindings = Vec::new();
+    let mut placeholders = BTreeMap::new();
+    if said.secrets.is_empty() {
+        return Ok((bindings, placeholders));
+    }
+    let stored = Secrets::of(Places::choose(None, None)?.state);
+    for placed in &understood.secrets {
+        let Some((name, secret)) =
+            said.secrets.iter().find(|(name, _)| name.as_str() == placed.name)
+        else {
+            continue;
+        };
+        let SecretBinding::Injected { env, .. } = &secret.value else { continue };
+        let failed = |why: String| {
+            CliError::new(format!("the secret {name} cannot be used"))
+                .hint(why)
+                .hint(format!("`atoll secret set {name}` keeps one"))
+        };
+        let value = stored.get(&stored_name(name)).map_err(|error| failed(error.to_string()))?;
+        let value = value.ok_or_else(|| failed("there is none of this name".to_owned()))?;
+        let value = std::str::from_utf8(value.as_bytes())
+            .map_err(|_| failed("it is not text, so that no request can carry it".to_owned()))?;
+        let placeholder =
+            Secret::placeholder_for(name.as_str()).map_err(|error| failed(error.to_string()))?;
+        if let Some(variable) = env {
+            placeholders.insert(variable.clone(), placeholder.clone());
+        }
+        bindings.push(Binding {
+            name: name.to_string(),
+            value: value.to_owned().into(),
+            placeholder,
+            at: placed.at.iter().map(ToString::to_string).collect(),
+            form: placed.form.to_string(),
+        });
+    }
+    Ok((bindings, placeholders))
+}
+
+/// Ports that rules name, for a kernel that cannot capture all of them.
+fn ports(understood: &network::Network) -> Vec<u16> {
+    let rules = understood.layers.iter().flat_map(|layer| &layer.rules);
+    let named = rules.flat_map(|placed| placed.rule.ports());
+    let mut ports = Vec::new();
+    for port in named.chain([gateway::PROXY_PORT]).chain(USUAL_PORTS) {
+        if !ports.contains(&port) {
+            ports.push(port);
+        }
+    }
+    ports
+}
+
+fn via(proxy: Option<&UpstreamProxy>) -> Via {
+    let Some(UpstreamProxy { is_socks5, host, port, login }) = proxy else { return Via::Direct };
+    let (host, port) = (host.clone(), *port);
+    let login = login.clone().map(Sensitive::from);
+    match is_socks5 {
+        true => Via::Socks5 { host, port, login },
+        false => Via::Http { host, port, login },
+    }
+}
