@@ -124,9 +124,20 @@ fn json_of_run_is_documented() {
             &["run", "--json", "--", "no-such-command"],
             &["run", "--json", "--timeout", "100ms", "--", "sleep", "60"],
             &["run", "--json", "--workspace", "review", "--", "touch", "new"],
+            &[
+                "run",
+                "--json",
+                "--deny-host",
+                "a.test",
+                "--",
+                "curl",
+                "-m",
+                "20",
+                "http://a.test/x",
+            ],
         ]
         .map(|arguments| atoll(project, arguments).json());
-        compare("`atoll run --json`", &printed, &["unenforced[]"]);
+        compare("`atoll run --json`", &printed, &["unenforced[]", "network.ended"]);
     });
 }
 
