@@ -3,7 +3,7 @@
 //! `code` and the optional facts in `details` are the contract; `message` and
 //! `next_step` are for people and agents to read, and their words may change.
 
-use crate::id::{ExecId, SandboxId};
+use crate::id::{ApprovalId, ExecId, SandboxId};
 use crate::key::Scope;
 use crate::sandbox::State;
 use serde::{Deserialize, Serialize};
@@ -128,9 +128,12 @@ pub struct ErrorDetails {
     /// The exec that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exec_id: Option<ExecId>,
+    /// The approval that it waits for, or that was denied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<ApprovalId>,
     /// What of several things that `code` can mean: `program_not_found` and
     /// `program_not_executable` of a command, `directory_not_usable` of where it starts,
-    /// `exec_not_found`.
+    /// `exec_not_found`, and `approval-pending`, `approval-denied` and `approval-expired`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The error number of the sandbox's system, where it was that which refused.

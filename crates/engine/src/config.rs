@@ -23,6 +23,8 @@ pub struct Config {
     pub workspace_timeout: Duration,
     /// How long processes that were asked to end have before they are killed.
     pub stop_grace: Duration,
+    /// How long a command that has to be approved waits for that.
+    pub approval_hold: Duration,
     /// Longest that anything may hold a sandbox awake.
     pub hold_max: Duration,
     /// How long a service holds its sandbox awake after its start, and after other work.
@@ -40,6 +42,7 @@ impl Default for Config {
             create_timeout: Duration::from_secs(600),
             workspace_timeout: Duration::from_secs(3600),
             stop_grace: Duration::from_secs(10),
+            approval_hold: Duration::from_secs(30),
             hold_max: Duration::from_secs(24 * 3600),
             service_hold_max: Duration::from_secs(3600),
         }

@@ -32,6 +32,16 @@ pub(crate) struct Recorded {
     user: User,
 }
 
+impl Recorded {
+    pub(crate) fn argv(&self) -> &[String] {
+        &self.argv
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+}
+
 impl Oversight {
     pub(crate) fn new(clock: Arc<dyn Clock>, audit: Audit, secrets: Secrets) -> Self {
         Self { clock, audit, secrets: Arc::new(secrets), denials: Denials::default() }

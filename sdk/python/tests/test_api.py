@@ -44,6 +44,8 @@ LEFT_OUT = {
 
 UNSENT = {
     "get_or_create_sandbox.name": "it is in the path",
+    "create_sandbox.exec_ask": "for operators: policies say it",
+    "get_or_create_sandbox.exec_ask": "likewise",
     "read_archive.format": "uncompressed is faster where both are on one machine",
     "write_archive.format": "likewise",
     "read_file.range": "`offset` and `length` say it",

@@ -28,6 +28,8 @@ const LEFT_OUT = {
 /** What requests may have and the SDK never says. */
 const UNSENT = {
   "get_or_create_sandbox.name": "it is in the path",
+  "create_sandbox.exec_ask": "for operators: policies say it",
+  "get_or_create_sandbox.exec_ask": "likewise",
   "write_archive.format": "uncompressed is faster where both are on one machine",
   "read_file.range": "`offset` and `length` say it",
   "follow_events.last-event-id": "`after` says it",

@@ -3,11 +3,13 @@
 mod act;
 mod event;
 mod output;
+mod pattern;
 mod start;
 
 pub use act::{CancelExec, GRACE_MS_DEFAULT, GRACE_MS_MAX, ResizeExec, Signal, SignalExec, Target};
 pub use event::{AttachAction, AttachEvent, Dropped, End, EndReason, OutputEvent};
 pub use output::{ExecResult, Kept, Output, RESULT_BYTES_MAX};
+pub use pattern::{ExecPattern, ExecPatternError, PATTERN_BYTES_MAX, PATTERNS_COUNT_MAX};
 pub use start::{
     ARGUMENTS_BYTES_MAX, ARGUMENTS_COUNT_MAX, KEEP_BYTES_DEFAULT, KEEP_BYTES_MAX, KEEP_BYTES_MIN,
     NAME_BYTES_MAX, OnDisconnect, StartExec, Stdin, TerminalSize, User, WAIT_MS_MAX,

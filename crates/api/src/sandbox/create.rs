@@ -1,6 +1,7 @@
 //! Asking for a sandbox. Requests refuse fields that they do not know.
 
 use super::Workspace;
+use crate::exec::{ExecPattern, PATTERNS_COUNT_MAX};
 use crate::name::SandboxName;
 use crate::object::object;
 use crate::service::{SERVICES_COUNT_MAX, Service};
@@ -61,6 +62,11 @@ pub struct CreateSandbox {
     #[serde(default)]
     #[schema(max_items = 16)]
     pub services: Vec<Service>,
+    /// Commands that are run in it only when a person approves: see approvals. A request for one
+    /// waits for the decision, half a minute at most, and is refused then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
+    pub exec_ask: Vec<ExecPattern>,
 }
 
 fn host_image() -> String {
@@ -78,6 +84,7 @@ impl Default for CreateSandbox {
             lifecycle: Lifecycle::default(),
             workspace: None,
             services: Vec::new(),
+            exec_ask: Vec::new(),
         }
     }
 }
@@ -221,6 +228,7 @@ impl CreateSandbox {
             workspace.validate()?;
         }
         self.validate_services()?;
+        not_more("exec_ask", self.exec_ask.len(), PATTERNS_COUNT_MAX)?;
         for (field, value, least) in [
             ("limits.memory_bytes", self.limits.memory_bytes, 1 << 20),
             ("limits.cpus_milli", self.limits.cpus_milli, 10),

@@ -24,6 +24,7 @@ pub use workspace::{
     CREATE_WITH_ARCHIVE, WORKSPACE_PATH_BYTES_MAX, WORKSPACE_PATH_DEFAULT, Workspace, WorkspaceGit,
 };
 
+use crate::exec::ExecPattern;
 use crate::id::SandboxId;
 use crate::name::SandboxName;
 use crate::octets::Octets;
@@ -170,6 +171,9 @@ pub struct Sandbox {
     /// Where the files are that it began with, if it was given any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Octets>,
+    /// Commands that are run in it only when a person approves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exec_ask: Vec<ExecPattern>,
     /// Labels that its maker gave it.
     pub labels: BTreeMap<String, String>,
     /// Limits in force.

@@ -227,5 +227,6 @@ fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateErr
         exposures: Exposures::default(),
         services: request.services.clone(),
         workspace: None,
+        exec_ask: request.exec_ask.clone(),
     })
 }

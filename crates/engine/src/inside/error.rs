@@ -1,15 +1,20 @@
 //! Why something could not be done inside, and what the caller is answered.
 
+use super::gate::Refused;
 use super::translate::code;
+use crate::approvals::AskError;
 use crate::error::{OperationError, hopeless, invalid, plain};
 use crate::guest::{GuestError, Known};
 use atoll_api::error::{ApiError, ErrorCode, Retry, TookEffect};
-use atoll_api::id::{ExecId, SandboxId};
+use atoll_api::id::{ApprovalId, ExecId, SandboxId};
 use atoll_api::sandbox::{InvalidRequest, State};
 use atoll_protocol::problem::{Code, Problem};
 
 /// When to ask again where a limit of a sandbox is used up, in milliseconds.
 const BUSY_RETRY_MS: u64 = 100;
+
+/// When to ask again where a person has to decide, in milliseconds.
+const APPROVAL_RETRY_MS: u64 = 5000;
 
 /// Why something could not be done inside a sandbox.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +87,26 @@ pub enum InsideError {
         /// It will not be, either.
         is_over: bool,
     },
+    /// A person has to approve the command, and has not.
+    #[error("{}", not_approved(.pattern, .refused))]
+    NotApproved {
+        /// The sandbox.
+        id: SandboxId,
+        /// What is asked for.
+        approval: ApprovalId,
+        /// The pattern that the command falls under.
+        pattern: String,
+        /// How that stands.
+        refused: Refused,
+    },
+    /// A person would have to approve the command, and cannot be asked.
+    #[error("the command has to be approved: {source}")]
+    Ask {
+        /// The sandbox.
+        id: SandboxId,
+        /// Why not.
+        source: AskError,
+    },
     /// Git did not do it.
     #[error("{message}")]
     Git {
@@ -98,6 +123,19 @@ fn said(cause: &Option<String>) -> String {
     cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default()
 }
 
+fn not_approved(pattern: &str, refused: &Refused) -> String {
+    match refused {
+        Refused::Pending => format!("a command like `{pattern}` waits for a person's approval"),
+        Refused::Denied(None) => format!("a command like `{pattern}` was denied by a person"),
+        Refused::Denied(Some(reason)) => {
+            format!("a command like `{pattern}` was denied by a person: {reason}")
+        }
+        Refused::Expired => {
+            format!("nobody decided in time about a command like `{pattern}`")
+        }
+    }
+}
+
 impl InsideError {
     /// What the caller is answered.
     pub fn to_api(&self) -> ApiError {
@@ -111,6 +149,45 @@ impl InsideError {
             Self::Operation(error) => error.to_api(),
             Self::Guest { id, source } => {
                 let mut answer = of_guest(source);
+                answer.details.sandbox_id = Some(*id);
+                answer
+            }
+            Self::NotApproved { id, approval, refused, .. } => {
+                let (next_step, retry) = match refused {
+                    Refused::Pending => {
+                        let step = format!(
+                            "have the user run `atoll approvals approve {approval}`, then run it again"
+                        );
+                        (step, Retry::After { after_ms: APPROVAL_RETRY_MS })
+                    }
+                    Refused::Denied(_) => ("do it in another way".to_owned(), Retry::Unsafe),
+                    Refused::Expired => {
+                        ("run it again when somebody is there to decide".to_owned(), Retry::Safe)
+                    }
+                };
+                let mut answer = hopeless(ErrorCode::RefusedByPolicy, self, &next_step);
+                answer.retry = retry;
+                answer.details.sandbox_id = Some(*id);
+                answer.details.approval_id = Some(*approval);
+                answer.details.reason = Some(refused.code().to_owned());
+                answer
+            }
+            Self::Ask { id, source } => {
+                let mut answer = match source {
+                    AskError::Refused(_) => {
+                        let next_step =
+                            "have the user decide what is pending: `atoll approvals list`";
+                        let mut answer = plain(ErrorCode::Capacity, self, next_step);
+                        answer.details.limit = Some("approvals_pending_max".to_owned());
+                        answer
+                    }
+                    AskError::ShuttingDown => {
+                        plain(ErrorCode::NotReady, self, "ask again when the server is back")
+                    }
+                    AskError::Records(_) | AskError::Random(_) => {
+                        plain(ErrorCode::Internal, self, "see the server's log")
+                    }
+                };
                 answer.details.sandbox_id = Some(*id);
                 answer
             }

@@ -68,6 +68,8 @@ impl Inside {
         };
         let wants_root = request.user == User::Root;
         let line = self.oversight.command_line(&request);
+        request.validate()?;
+        self.pass(id, &request, &line).await?;
         let start = translate::start(id, request)?;
         self.worked();
         let followed = self.guest().start(start).await;

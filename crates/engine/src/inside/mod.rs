@@ -6,6 +6,7 @@
 mod error;
 pub mod exec;
 mod files;
+mod gate;
 mod git;
 mod health;
 mod ports;
@@ -15,6 +16,8 @@ mod watch;
 
 pub use error::InsideError;
 pub use files::Download;
+use gate::Gate;
+pub use gate::Refused;
 pub(crate) use git::check_clone;
 pub use ports::ConnectError;
 pub(crate) use translate::to_guest as path_to_guest;
@@ -55,6 +58,8 @@ pub struct Inside {
     owner: WeakSender<Command>,
     hold_max: Duration,
     oversight: Arc<Oversight>,
+    /// What a command has to pass that is not its owner's.
+    gate: Option<Gate>,
 }
 
 impl Engine {
@@ -90,6 +95,10 @@ impl Engine {
             owner: handle.mailbox.downgrade(),
             hold_max: self.config().hold_max,
             oversight: self.shared().oversight.clone(),
+            gate: Some(Gate {
+                approvals: self.approvals().clone(),
+                hold: self.config().approval_hold,
+            }),
         }))
     }
 }
@@ -103,7 +112,8 @@ impl Inside {
         hold_max: Duration,
         oversight: Arc<Oversight>,
     ) -> Self {
-        Self { id, guest, view, owner: mpsc::channel(1).0.downgrade(), hold_max, oversight }
+        let owner = mpsc::channel(1).0.downgrade();
+        Self { id, guest, view, owner, hold_max, oversight, gate: None }
     }
 
     /// Which sandbox.

@@ -2,6 +2,7 @@
 
 use crate::backend::Spec;
 use crate::exposure::Exposures;
+use atoll_api::exec::ExecPattern;
 use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
 use atoll_api::octets::Octets;
@@ -59,6 +60,9 @@ pub struct Record {
     /// secret.
     #[serde(default)]
     pub workspace: Option<Octets>,
+    /// Commands that a person is asked about.
+    #[serde(default)]
+    pub exec_ask: Vec<ExecPattern>,
 }
 
 impl Record {
@@ -83,6 +87,7 @@ impl Record {
             image: self.image.clone(),
             tier: self.tier,
             workspace: self.workspace.clone(),
+            exec_ask: self.exec_ask.clone(),
             labels: self.labels.clone(),
             limits: self.limits,
             lifecycle: self.lifecycle,

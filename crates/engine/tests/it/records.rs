@@ -60,6 +60,7 @@ fn record(n: u8, name: Option<&str>) -> Record {
         timeline: Timeline { accepted_us: Some(12), ..Timeline::default() },
         exposures: [(5173, exposure())].into(),
         services: vec![service()],
+        exec_ask: vec!["git push *".parse().unwrap()],
         workspace: Some("/home/user/app".try_into().unwrap()),
     }
 }
@@ -258,6 +259,7 @@ fn a_file_of_version_1_is_read() {
     let old = Record {
         exposures: Exposures::new(),
         services: Vec::new(),
+        exec_ask: Vec::new(),
         workspace: None,
         ..record(1, Some("web"))
     };

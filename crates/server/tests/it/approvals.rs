@@ -218,3 +218,58 @@ fn what_is_for_always_is_for_later_servers_and_sandboxes_until_it_is_taken_back(
         assert_eq!(client.get("/v1/approvals?status=open").await.code(), "invalid");
     });
 }
+
+#[test]
+fn a_command_that_has_to_be_approved_waits_and_is_refused_with_a_reason() {
+    live(async {
+        let mut world = World::new();
+        world.guest.is_silent = true;
+        world.engine.approval_hold = Duration::from_millis(1);
+        let server = world.start().await;
+        let client = server.local();
+        let wanted = json!({"name": "web", "exec_ask": ["git push *"]});
+        let made = client.json("POST", "/v1/sandboxes", &wanted).await.expect(201);
+        assert_eq!(made["exec_ask"], json!(["git push *"]));
+        let value = json!({"value": "s3cr3t-value"});
+        client.json("PUT", "/v1/secrets/TOKEN", &value).await.expect(201);
+        let run = async |command: &[&str]| {
+            let body = json!({"command": command});
+            client.json("POST", "/v1/sandboxes/web/execs", &body).await
+        };
+        // A stand-in answers for another command, and only where one got to it.
+        assert_eq!(run(&["git", "pull"]).await.code(), "lost", "the control");
+        let push = ["git", "push", "https://s3cr3t-value@host/x"];
+        let refused = run(&push).await;
+        assert_eq!(refused.code(), "refused_by_policy");
+        let details = refused.json()["error"]["details"].clone();
+        assert_eq!(details["reason"], "approval-pending");
+        let id = details["approval_id"].as_str().unwrap().to_owned();
+        assert_eq!(run(&push).await.json()["error"]["details"]["approval_id"], id.as_str());
+        let path = format!("/v1/approvals/{id}");
+        let shown = client.get(&path).await.expect(200);
+        assert_eq!(shown["what"]["argv"][2], "https://[secret TOKEN]@host/x");
+        assert_eq!((&shown["count"], &shown["rule"]), (&json!(2), &json!("exec.ask: git push *")));
+        assert!(!shown.to_string().contains("s3cr3t"), "{shown}");
+        let other = run(&["git", "push", "other"]).await.json();
+        assert_ne!(other["error"]["details"]["approval_id"], id.as_str());
+
+        client
+            .json("POST", &format!("{path}/approve"), &json!({"scope": "once"}))
+            .await
+            .expect(200);
+        assert_eq!(run(&push).await.code(), "lost", "it got there");
+        let again = run(&push).await.json();
+        assert_eq!(again["error"]["details"]["reason"], "approval-pending");
+        let id = again["error"]["details"]["approval_id"].as_str().unwrap().to_owned();
+        let deny = json!({"reason": "not on a Friday"});
+        client.json("POST", &format!("/v1/approvals/{id}/deny"), &deny).await.expect(200);
+        let denied = run(&push).await;
+        let error = denied.json()["error"].clone();
+        assert_eq!(error["details"]["reason"], "approval-denied");
+        assert!(error["message"].as_str().unwrap().ends_with("not on a Friday"), "{error}");
+
+        for body in [json!({"exec_ask": [" "]}), json!({"exec_ask": vec!["x"; 65]})] {
+            assert_eq!(client.json("POST", "/v1/sandboxes", &body).await.code(), "invalid");
+        }
+    });
+}

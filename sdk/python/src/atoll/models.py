@@ -182,6 +182,7 @@ class SandboxInfo:
     state_since: datetime
     holds: tuple[Hold, ...]
     timeline: Timeline
+    exec_ask: tuple[str, ...] = ()
     name: str | None = None
     lease_ends_at: datetime | None = None
     workspace: str | None = None

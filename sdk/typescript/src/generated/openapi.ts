@@ -499,6 +499,11 @@ export interface components {
             /** @description Environment of everything that runs in it. */
             env?: components["schemas"]["Env"];
             /**
+             * @description Commands that are run in it only when a person approves: see approvals. A request for one
+             *     waits for the decision, half a minute at most, and is refused then.
+             */
+            execAsk?: components["schemas"]["ExecPattern"][];
+            /**
              * @description What it is made of. `host`, the default, is the system of the machine itself, read-only.
              *     Else the absolute path, on the server's machine, of a directory with a root file system, or of
              *     a tar archive of one (plain, gzip or zstd): it can be written where the flag
@@ -706,6 +711,8 @@ export interface components {
         ErrorCode: "not_found" | "wrong_state" | "capacity" | "not_ready" | "timed_out" | "refused_by_policy" | "unsupported_by_tier" | "lost" | "invalid" | "too_large" | "method_not_allowed" | "unauthenticated" | "forbidden" | "conflict" | "unreachable" | "internal";
         /** @description Facts beside the message, each where it applies. */
         ErrorDetails: {
+            /** @description The approval that it waits for, or that was denied. */
+            approvalId?: components["schemas"]["ApprovalId"];
             /** @description The capability flag that the tier lacks. */
             capability?: string;
             /**
@@ -734,7 +741,7 @@ export interface components {
             /**
              * @description What of several things that `code` can mean: `program_not_found` and
              *     `program_not_executable` of a command, `directory_not_usable` of where it starts,
-             *     `exec_not_found`.
+             *     `exec_not_found`, and `approval-pending`, `approval-denied` and `approval-expired`.
              */
             reason?: string;
             /** @description The sandbox that it is about. */
@@ -879,6 +886,11 @@ export interface components {
          * @example exe_0001020304050607abff
          */
         ExecId: string;
+        /**
+         * @description Words of a command; `*` stands for any text in a word, and as the last word for any words.
+         * @example git push *
+         */
+        ExecPattern: string;
         /** @description An exec and what it printed so far. */
         ExecResult: {
             /**
@@ -1492,6 +1504,8 @@ export interface components {
             cause?: string;
             /** @description When it was asked for. */
             createdAt: components["schemas"]["Timestamp"];
+            /** @description Commands that are run in it only when a person approves. */
+            execAsk?: components["schemas"]["ExecPattern"][];
             /** @description What keeps it awake now. */
             holds: components["schemas"]["Hold"][];
             /** @description Its id. */
