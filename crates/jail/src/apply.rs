@@ -395,12 +395,15 @@ fn place(from: &Path, at: &Path) -> Result<(), Failed> {
     attach(tree.as_fd(), at)
 }
 
-/// No link is followed at the end of either path.
+/// No link is followed at the end of either path. What is not there any more is left so.
 fn twin(of: &Path, at: &Path) -> Result<(), Failed> {
     let tree = clone_tree(rustix::fs::CWD, of, false)?;
     let wanted = attributes::READ_ONLY | attributes::NO_SUID | attributes::NO_DEV;
     attributes::add_attributes(tree.as_fd(), wanted).at("mount_setattr")?;
-    attach(tree.as_fd(), at)
+    match attach(tree.as_fd(), at) {
+        Err(failed) if is_absent(&failed) => Ok(()),
+        attached => attached,
+    }
 }
 
 fn seal(at: &Path) -> Result<(), Failed> {

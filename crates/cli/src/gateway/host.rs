@@ -4,17 +4,9 @@
 use crate::env;
 use crate::error::CliError;
 use atoll_egress::control::Resolver;
+use atoll_jail::host::BUNDLES;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-
-/// Where distributions have the certificates of the authorities that they trust.
-pub(crate) const BUNDLES: [&str; 5] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// Certificates of authorities in PEM; none where there is no such file.
 pub(super) fn roots() -> Vec<u8> {

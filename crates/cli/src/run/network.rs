@@ -1,7 +1,6 @@
 //! What a run has of the network, where rules allow something: the gateway, the certificates that
 //! programs inside trust, and the variables that lead them there.
 
-use super::view::TRUST;
 use crate::error::CliError;
 use crate::gateway::{Attached, Gateway, attached, host};
 use crate::policy::load::Loaded;
@@ -15,6 +14,7 @@ use atoll_egress::gateway;
 use atoll_egress::secret::Secret;
 use atoll_egress::tls::Authority;
 use atoll_engine::secrets::stored_name;
+use atoll_jail::host::TRUST;
 use atoll_store::secret::Secrets;
 use atoll_sys::capture::{Capture, Listeners, Ports};
 use std::collections::BTreeMap;
@@ -81,9 +81,7 @@ impl Network {
     pub(super) fn variables(&self) -> Vec<(String, String)> {
         let said = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let mut variables: Vec<_> =
-            SWITCHES.iter().map(|(name, value)| said(name, value)).collect();
-        variables.extend(BUNDLE_VARIABLES.map(|name| said(name, TRUST.bundle)));
-        variables.extend(OWN_VARIABLES.map(|name| said(name, TRUST.own)));
+            TRUST.variables().map(|(name, value)| said(name, value)).collect();
         variables.extend(self.placeholders.clone());
         if self.tells_of_proxy {
             let proxy = format!("http://{}:{}", gateway::DNS, gateway::PROXY_PORT);
@@ -106,30 +104,11 @@ impl Network {
     }
 }
 
-/// Variables by which programs take other authorities in place of their own.
-const BUNDLE_VARIABLES: [&str; 8] = [
-    "AWS_CA_BUNDLE",
-    "CARGO_HTTP_CAINFO",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "NIX_SSL_CERT_FILE",
-    "PIP_CERT",
-    "REQUESTS_CA_BUNDLE",
-    "SSL_CERT_FILE",
-];
-
-/// Variables by which programs take an authority beside their own.
-const OWN_VARIABLES: [&str; 2] = ["DENO_CERT", "NODE_EXTRA_CA_CERTS"];
-
 /// Variables by which programs learn of a proxy; no `ALL_PROXY`, which some take for one of SOCKS.
 const PROXY_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "http_proxy", "https_proxy"];
 
 /// Where no proxy is used: the sandbox's own loopback, and nothing else.
 const NO_PROXY_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
-
-/// Variables by which programs take the system's authorities that have others built in.
-const SWITCHES: [(&str, &str); 3] =
-    [("DENO_TLS_CA_STORE", "system"), ("UV_NATIVE_TLS", "1"), ("UV_SYSTEM_CERTS", "1")];
 
 fn rules(understood: &network::Network, said: &Said, secrets: Vec<Binding>) -> Rules {
     let rule = |placed: &PlacedRule| RuleText {

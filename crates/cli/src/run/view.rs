@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use super::caller::Identity;
 use super::repository::Repository;
-use crate::gateway::host::{BUNDLES, named_roots};
+use crate::gateway::host::named_roots;
 use crate::policy::ignore::Hidden;
 use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_jail::confine::Confinement;
@@ -58,17 +58,6 @@ pub(crate) struct Given<'a> {
     /// The certificate of an authority, in PEM, that programs are to trust as well.
     pub(crate) certificate: Option<&'a str>,
 }
-
-/// Where the certificates of authorities are inside.
-pub(crate) struct Trust {
-    /// The sandbox's own alone.
-    pub(crate) own: &'static str,
-    /// Those of the system with the sandbox's own.
-    pub(crate) bundle: &'static str,
-}
-
-pub(crate) const TRUST: Trust =
-    Trust { own: "/run/atoll/ca.pem", bundle: "/run/atoll/ca-bundle.pem" };
 
 /// How the owners of a tree's files are seen inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +156,7 @@ pub(crate) fn build(given: &Given<'_>) -> Result<View, ImageError> {
         writable.push(grant.value.path.clone());
     }
     if let Some(certificate) = given.certificate {
-        view.extend(trust(given.etc, certificate));
+        view.extend(host::trust(given.etc, named_roots(), certificate));
     }
     if let System::Image(root) = given.system {
         let places: Vec<PathBuf> = view.iter().map(|entry| entry.at.clone()).collect();
@@ -191,29 +180,6 @@ pub(crate) fn build(given: &Given<'_>) -> Result<View, ImageError> {
         handed,
         late,
     })
-}
-
-/// The certificates that programs are to trust, and the same over every bundle that there is: some
-/// programs ask no variable where to look.
-fn trust(etc: &Path, certificate: &str) -> Vec<Entry> {
-    let kept = |at: &&str| {
-        let below = Path::new(at).strip_prefix("/etc").ok()?;
-        // A link leads to another one of them.
-        let path = etc.join(below);
-        path.symlink_metadata().is_ok_and(|found| found.is_file()).then_some(path)
-    };
-    let system = || BUNDLES.iter().find_map(kept).and_then(|path| std::fs::read(path).ok());
-    let mut bundle = named_roots().or_else(system).unwrap_or_default();
-    if !bundle.is_empty() && !bundle.ends_with(b"\n") {
-        bundle.push(b'\n');
-    }
-    bundle.extend(certificate.as_bytes());
-    let twins = BUNDLES.iter().filter(|at| kept(at).is_some()).map(|at| {
-        let of = PathBuf::from(TRUST.bundle);
-        Entry::new(*at, What::Twin { of })
-    });
-    let own = [Entry::file(TRUST.own, certificate), Entry::file(TRUST.bundle, bundle)];
-    own.into_iter().chain(twins).collect()
 }
 
 /// Where the project comes from, if it is shown.

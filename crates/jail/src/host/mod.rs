@@ -3,16 +3,18 @@
 //! [`system`] lists the directories that programs are installed in, [`etc`]
 //! puts an `/etc` together, [`image`] shows another root file system instead of
 //! the first, [`home`] finds toolchains under a hidden home
-//! directory. All of it reads the host once and gives entries of a view.
+//! directory, [`trust`] adds certificates of authorities. All of it reads the host once and gives entries of a view.
 
 mod etc;
 mod home;
 mod image;
 mod system;
+mod trust;
 mod watches;
 
 pub use etc::{Account, InEtc, etc, etc_additions, in_etc};
 pub use home::{CACHE_DIRECTORIES, home};
 pub use image::{ImageError, image};
 pub use system::{own, places, system};
+pub use trust::{BUNDLES, TRUST, Trust, trust};
 pub use watches::watches;
