@@ -2,12 +2,13 @@
 
 use crate::engine::Engine;
 use crate::error::{hopeless, plain};
+use crate::oversight::Oversight;
 use atoll_api::audit::AuditKind;
 use atoll_api::error::{ApiError, ErrorCode};
 use atoll_api::secret::{Secret, SecretName};
 use atoll_api::time::Timestamp;
 pub use atoll_store::secret::Value;
-use atoll_store::secret::{SECRETS_COUNT_MAX, SecretError, Was};
+use atoll_store::secret::{SECRETS_COUNT_MAX, SecretError, Secrets, Was};
 use tokio::task::spawn_blocking;
 
 /// Why secrets could not be read or written.
@@ -79,8 +80,7 @@ impl Engine {
     /// # Errors
     /// See [`SecretsError`].
     pub async fn secrets(&self) -> Result<Vec<Secret>, SecretsError> {
-        let secrets = self.shared().oversight.secrets.clone();
-        let all = spawn_blocking(move || secrets.all()).await.expect("a look does not panic")?;
+        let all = self.blocking(|oversight| oversight.secrets_now()).await?;
         Ok(all.iter().map(view).collect())
     }
 
@@ -89,8 +89,9 @@ impl Engine {
     /// # Errors
     /// See [`SecretsError`].
     pub async fn secret(&self, name: &SecretName) -> Result<Option<Value>, SecretsError> {
-        let (secrets, name) = (self.shared().oversight.secrets.clone(), stored_name(name));
-        Ok(spawn_blocking(move || secrets.get(&name)).await.expect("a look does not panic")?)
+        let name = stored_name(name);
+        let all = self.blocking(|oversight| oversight.secrets_now()).await?;
+        Ok(all.iter().find(|secret| secret.name == name).map(|secret| secret.value.clone()))
     }
 
     /// Sets a secret for `by`, and gives it and whether it is a new one.
@@ -103,20 +104,22 @@ impl Engine {
         value: Vec<u8>,
         by: String,
     ) -> Result<(Secret, bool), SecretsError> {
-        let (secrets, now) = (self.shared().oversight.secrets.clone(), self.shared().clock.now());
-        let stored = stored_name(name);
-        let set = spawn_blocking(move || {
-            let was = secrets.set(&stored, &Value::new(value)?, now.unix_us())?;
-            let all = secrets.all()?;
-            let found = all.iter().find(|secret| secret.name == stored).map(view);
-            Ok::<_, SecretError>((found, was == Was::New))
-        });
-        let (found, is_new) = set.await.expect("it does not panic")?;
-        let what = AuditKind::SecretSet { name: name.clone(), is_new, by };
-        self.shared().oversight.tell(None, what);
-        // Somebody may have deleted it meanwhile.
+        let now = self.shared().clock.now();
+        let (name, stored) = (name.clone(), stored_name(name));
+        // Somebody may delete it as soon as it is set.
         let unseen = Secret { name: name.clone(), created_at: now, updated_at: now };
-        Ok((found.unwrap_or(unseen), is_new))
+        self.blocking(move |oversight| {
+            let value = Value::new(value)?;
+            let set = |secrets: &Secrets| {
+                let is_new = secrets.set(&stored, &value, now.unix_us())? == Was::New;
+                let all = secrets.all()?;
+                let found = all.iter().find(|secret| secret.name == stored).map(view);
+                Ok((found.unwrap_or(unseen), is_new))
+            };
+            let what = |set: &(Secret, bool)| AuditKind::SecretSet { name, is_new: set.1, by };
+            oversight.change_secrets(set, what)
+        })
+        .await
     }
 
     /// Deletes a secret for `by`.
@@ -124,12 +127,20 @@ impl Engine {
     /// # Errors
     /// See [`SecretsError`].
     pub async fn delete_secret(&self, name: &SecretName, by: String) -> Result<(), SecretsError> {
-        let secrets = self.shared().oversight.secrets.clone();
-        let stored = stored_name(name);
-        let deleted = spawn_blocking(move || secrets.delete(&stored)).await;
-        deleted.expect("it does not panic")?;
-        let what = AuditKind::SecretDeleted { name: name.clone(), by };
-        self.shared().oversight.tell(None, what);
-        Ok(())
+        let (name, stored) = (name.clone(), stored_name(name));
+        self.blocking(move |oversight| {
+            let what = |(): &()| AuditKind::SecretDeleted { name, by };
+            oversight.change_secrets(|secrets| secrets.delete(&stored), what)
+        })
+        .await
+    }
+
+    /// Does something with secrets that may wait for the disk.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Oversight) -> Result<T, SecretError> + Send + 'static,
+    ) -> Result<T, SecretsError> {
+        let oversight = self.shared().oversight.clone();
+        Ok(spawn_blocking(move || work(&oversight)).await.expect("it does not panic")?)
     }
 }

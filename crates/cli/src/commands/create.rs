@@ -4,6 +4,7 @@ use crate::error::CliError;
 use crate::remote::workspace::{Packing, Source};
 use crate::remote::{self, Remote};
 use crate::status::Status;
+use atoll_api::exec::ExecPattern;
 use atoll_api::name::SandboxName;
 use atoll_api::policy::{Bytes, Cpus, parse_duration};
 use atoll_api::sandbox::{CreateSandbox, Env, Lifecycle, Limits};
@@ -40,6 +41,9 @@ pub(crate) struct Args {
     /// A label to find it by; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     label: Vec<(String, String)>,
+    /// Commands that are run in it only when a person approves, as in 'git push *'; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    exec_ask: Vec<ExecPattern>,
     /// Memory of all processes together, as in 2GiB
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
@@ -116,6 +120,7 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         image: args.image,
         env: Env(args.env.into_iter().collect()),
         labels: args.label.into_iter().collect(),
+        exec_ask: args.exec_ask,
         ..CreateSandbox::default()
     };
     wanted.limits = Limits {

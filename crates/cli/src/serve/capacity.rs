@@ -22,6 +22,16 @@ pub(super) fn raise() -> u64 {
     limit.current.unwrap_or(u64::MAX)
 }
 
+/// Has the kernel write no core of this process: there are secrets in its memory. A limit of 1 also
+/// holds where cores are piped to a program, which one of 0 does not (core(5); for 1
+/// do_coredump in the kernel's fs/coredump.c).
+pub(super) fn without_core() {
+    let limit = getrlimit(Resource::Core);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    // Lowering what one may raise again is refused to nobody.
+    setrlimit(Resource::Core, Rlimit { current: Some(most.min(1)), ..limit }).unwrap_or_default();
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Capacity {
     pub(super) sandboxes_max: usize,

@@ -95,6 +95,7 @@ pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
             CliError::new(format!("cannot use the state directory {}", places.state.display()))
                 .because(error)
         })?;
+    capacity::without_core();
     let sockets = tcp.len() + previews_tcp.len() + 1;
     let capacity = Capacity::of(capacity::raise(), sockets, wanted.sandboxes_max)?;
     let keys = KeyStore::open(places.keys())

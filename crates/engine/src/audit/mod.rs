@@ -31,6 +31,7 @@ use atoll_api::audit::AuditKind;
 use atoll_api::id::{ExecId, SandboxId};
 use atoll_api::time::Timestamp;
 use std::collections::{HashSet, VecDeque};
+use std::hash::Hash;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -89,9 +90,47 @@ pub struct Audit {
     last: watch::Receiver<u64>,
     writer: Mutex<Option<JoinHandle<()>>>,
     /// Execs that were started and have not been seen to end.
-    running: Mutex<HashSet<(SandboxId, ExecId)>>,
+    running: Mutex<Recent<(SandboxId, ExecId)>>,
     /// What was told before and is told once.
-    told: Mutex<HashSet<(SandboxId, String)>>,
+    told: Mutex<Recent<(SandboxId, String)>>,
+}
+
+/// The last so many of what was put in.
+#[derive(Debug)]
+struct Recent<T> {
+    known: HashSet<T>,
+    order: VecDeque<T>,
+}
+
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self { known: HashSet::new(), order: VecDeque::new() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Recent<T> {
+    /// Puts one in, and gives whether it was not there.
+    fn insert(&mut self, one: T) -> bool {
+        if !self.known.insert(one.clone()) {
+            return false;
+        }
+        self.order.push_back(one);
+        // Some of them were taken out, and have left their place in the order.
+        while self.order.len() > KNOWN_MAX {
+            let oldest = self.order.pop_front();
+            oldest.map(|oldest| self.known.remove(&oldest));
+        }
+        true
+    }
+
+    fn remove(&mut self, one: &T) -> bool {
+        self.known.remove(one)
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(&T) -> bool) {
+        self.known.retain(&is_kept);
+        self.order.retain(is_kept);
+    }
 }
 
 /// What waits to be written.
@@ -164,11 +203,7 @@ impl Audit {
 
     /// Has the start of an exec recorded.
     pub fn exec_started(&self, at: Timestamp, sandbox: SandboxId, exec: ExecId, what: AuditKind) {
-        let mut running = lock(&self.running);
-        if running.len() < KNOWN_MAX {
-            running.insert((sandbox, exec));
-        }
-        drop(running);
+        lock(&self.running).insert((sandbox, exec));
         self.tell(at, Some(sandbox), what);
     }
 
@@ -183,14 +218,8 @@ impl Audit {
     /// first, as far as memory goes.
     pub fn tell_first(&self, at: Timestamp, sandbox: SandboxId, what: AuditKind) {
         let key = serde_json::to_string(&what).expect("a record has string keys only");
-        let mut told = lock(&self.told);
-        if told.len() >= KNOWN_MAX {
-            // What is told twice is no harm.
-            told.clear();
-        }
-        let is_first = told.insert((sandbox, key));
-        drop(told);
-        if is_first {
+        // What is told twice, since it was long ago, is no harm.
+        if lock(&self.told).insert((sandbox, key)) {
             self.tell(at, Some(sandbox), what);
         }
     }

@@ -296,6 +296,23 @@ fn what_does_not_fit_into_memory_is_counted_in_its_place() {
 }
 
 #[test]
+fn the_last_ones_are_remembered_however_many_there_were() {
+    let mut recent = Recent::default();
+    for n in 0..3 * KNOWN_MAX {
+        assert!(recent.insert(n));
+        assert!(!recent.insert(n));
+        if n % 2 == 0 {
+            assert!(recent.remove(&n));
+        }
+        assert!(recent.order.len() <= KNOWN_MAX && recent.known.len() <= KNOWN_MAX);
+    }
+    assert!(recent.remove(&(3 * KNOWN_MAX - 1)));
+    assert!(!recent.remove(&1), "it is forgotten");
+    recent.retain(|_| false);
+    assert!(recent.known.is_empty() && recent.order.is_empty());
+}
+
+#[test]
 fn what_is_told_once_is_told_once() {
     let folder = tempfile::tempdir().unwrap();
     let audit = open(folder.path(), Limits::default());

@@ -56,6 +56,9 @@ impl Engine {
             let audit = Audit::open(&beside.join("audit"), config.audit, begun_at);
             let audit = audit.map_err(StartError::Audit)?;
             let oversight = Oversight::new(host_clock, audit, Secrets::of(beside));
+            // What changes from here on by another program is told; those that cannot be read are
+            // told to who asks for them.
+            drop(oversight.secrets_now());
             let plan = reconcile::plan(known.records, &inventory);
             Ok((records, plan, known.came_true, known.approvals, oversight))
         });

@@ -113,6 +113,7 @@ impl Inside {
     pub async fn exec(&self, id: ExecId) -> Result<Exec, InsideError> {
         let look = Place { is_snapshot: true, ..Place::default() };
         let exec = self.follow_exec(id, look).await?.exec().clone();
+        self.seen(&exec);
         self.command_done(&exec, false);
         Ok(exec)
     }
@@ -125,12 +126,20 @@ impl Inside {
         let told = self.guest().execs().await.map_err(|error| self.failed(error))?;
         let execs = told.into_iter().map(translate::exec).collect::<Result<Vec<_>, _>>();
         let execs = execs.map_err(|error| self.failed(error))?;
+        execs.iter().for_each(|exec| self.seen(exec));
         let first =
             execs.iter().filter(|exec| !is_service(exec.id)).max_by_key(|exec| ended_ago(exec));
         if let Some(first) = first {
             self.command_done(first, false);
         }
         Ok(execs)
+    }
+
+    /// Has the end of an exec recorded, if it has ended and that is not recorded yet.
+    fn seen(&self, exec: &Exec) {
+        if let Some(ended) = &exec.ended {
+            self.oversight.exec_ended(self.id, exec.id, ended);
+        }
     }
 
     /// Notes when the first command of the sandbox ended, if this is it: now, or as long ago

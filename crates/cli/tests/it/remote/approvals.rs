@@ -8,7 +8,7 @@ use std::process::Stdio;
 #[test]
 fn a_command_waits_until_it_is_approved() {
     each(|project| {
-        let served = Served::start(project, &[]);
+        let _served = Served::start(project, &[]);
         let text = said(project, &["approvals", "list"]);
         assert_eq!(text, "ID  SANDBOX  STATUS  COUNT  WHAT  RULE\n");
         let unknown = "apr_0123456789abcdef0123";
@@ -24,8 +24,7 @@ fn a_command_waits_until_it_is_approved() {
         let ran = ask(project, &["approvals", "approve", unknown, "--once", "--always"]);
         assert_eq!(ran.code(), Some(2), "{}", ran.text());
 
-        let wanted = json!({ "name": "web", "exec_ask": ["touch *"] });
-        assert_eq!(served.ask("POST", "/v1/sandboxes", Some(&wanted)).status, 201);
+        said(project, &["create", "web", "--exec-ask", "touch *"]);
         assert_eq!(ask(project, &["exec", "web", "--", "true"]).code(), Some(0), "the control");
         let mut watch = command(project, &["approvals", "watch", "--json", "--count", "5"])
             .stdout(Stdio::piped())

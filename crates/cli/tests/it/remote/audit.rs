@@ -39,6 +39,15 @@ fn the_log_is_printed_followed_and_checked() {
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(text.contains(" exec_started "), "{text}");
 
+        // What is set without the server is seen by it with the next command.
+        let mut set =
+            project.atoll(&["secret", "set", "LOCAL", "--state", state(project).to_str().unwrap()]);
+        set.stdin(Stdio::from(std::fs::File::open("/etc/passwd").unwrap()));
+        assert!(set.status().unwrap().success());
+        assert_eq!(ask(project, &["exec", "web", "--", "true"]).code(), Some(0));
+        let set = objects(project, &["events", "--audit", "--kind", "secret_set", "--json"]);
+        assert_eq!(set[0]["what"]["by"], "another program", "{set:?}");
+
         // While the server runs, too.
         let ran = verify(project, &["--json"]);
         assert_eq!(ran.code(), Some(0), "{}", ran.text());

@@ -129,3 +129,23 @@ fn files_that_others_can_read_are_refused_with_a_hint() {
         assert_eq!(names(project), ["A"]);
     });
 }
+
+#[test]
+fn a_server_leaves_no_core_and_sandboxes_keep_their_limit() {
+    each(|project| {
+        let served = Served::start(project, &[]);
+        let limits = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+        // What holds, and the most that may.
+        let core = |text: String| {
+            let line = text.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+            let mut words = line.split_whitespace().skip(4).map(str::to_owned);
+            (words.next().unwrap(), words.next().unwrap())
+        };
+        let (ours, most) = core(limits(std::process::id()));
+        let expected = if most == "0" { "0" } else { "1" };
+        assert_eq!(core(limits(served.child.id())).0, expected);
+        said(project, &["create", "web"]);
+        let inside = core(said(project, &["exec", "web", "--", "cat", "/proc/self/limits"]));
+        assert_eq!(inside.0, ours, "sandboxes have the limit that the server was given");
+    });
+}
