@@ -6,6 +6,7 @@ use super::repository::Repository;
 use crate::gateway::host::named_roots;
 use crate::policy::ignore::Hidden;
 use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
+use atoll_egress::tls::java_store;
 use atoll_jail::confine::Confinement;
 use atoll_jail::host::{self, ImageError};
 use atoll_jail::spec::{Access, Entry, Kind, Source, Spec, What};
@@ -161,6 +162,10 @@ pub(crate) fn build(given: &Given<'_>) -> Result<View, ImageError> {
     if let System::Image(root) = given.system {
         let places: Vec<PathBuf> = view.iter().map(|entry| entry.at.clone()).collect();
         view.extend(host::image(root, &places)?);
+    }
+    if let Some(certificate) = given.certificate {
+        let store = |kept: &[u8]| java_store(kept, named_roots().as_deref(), certificate);
+        view.extend(host::java_trust(&view, given.home, store));
     }
     // Late trees come in the order of the plan, which sorts by place.
     view.sort_by(|a, b| a.at.cmp(&b.at));

@@ -8,6 +8,7 @@
 mod etc;
 mod home;
 mod image;
+mod java;
 mod system;
 mod trust;
 mod watches;
@@ -15,6 +16,7 @@ mod watches;
 pub use etc::{Account, InEtc, etc, etc_additions, in_etc};
 pub use home::{CACHE_DIRECTORIES, home};
 pub use image::{ImageError, image};
+pub use java::java_trust;
 pub use system::{own, places, system};
 pub use trust::{BUNDLES, TRUST, Trust, trust};
 pub use watches::watches;

@@ -67,7 +67,9 @@ pub fn trust(etc: &Path, named: Option<Vec<u8>>, certificate: &str) -> Vec<Entry
         path.symlink_metadata().is_ok_and(|found| found.is_file()).then_some(path)
     };
     let system = || BUNDLES.iter().find_map(kept).and_then(|path| fs::read(path).ok());
-    let mut bundle = named.or_else(system).unwrap_or_default();
+    // An image without any may have programs that bring theirs, and are led away from them.
+    let host = || BUNDLES.iter().find_map(|path| fs::read(path).ok());
+    let mut bundle = named.or_else(system).or_else(host).unwrap_or_default();
     if !bundle.is_empty() && !bundle.ends_with(b"\n") {
         bundle.push(b'\n');
     }

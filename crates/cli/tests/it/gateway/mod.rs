@@ -6,7 +6,10 @@ mod passing;
 mod process;
 mod requests;
 mod secrets;
+mod ways;
+mod work_java;
 
+use self::ways::Ways;
 use super::each;
 use atoll_testkit::internet::Internet;
 use atoll_testkit::run::{Project, Ran};
