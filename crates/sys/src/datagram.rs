@@ -19,14 +19,14 @@ pub struct Received {
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
-/// Takes one datagram from a socket that has `IP_PKTINFO` or `IPV6_RECVPKTINFO` set; where it is
-/// non-blocking, it is not waited for.
+/// Takes one datagram from a socket that has `IP_PKTINFO` or `IPV6_RECVPKTINFO` set, and
+/// never waits for one: whether a socket waits is up to everybody who holds it.
 ///
 /// Source: ip(7), ipv6(7), cmsg(3).
 ///
 /// # Errors
 ///
-/// Those of recvmsg(2); `InvalidData` where the kernel does not say whose it is.
+/// Those of recvmsg(2), `EAGAIN` where there is none; `InvalidData` where the kernel does not say whose it is.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
     // SAFETY: all bytes zero are a value of this plain C struct.
     let mut name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -41,7 +41,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = control.0.len();
     // SAFETY: every pointer in `message` leads to a value of ours that is as long as is said.
-    let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
+    let length = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let Ok(length) = usize::try_from(length) else { return Err(io::Error::last_os_error()) };
     let unsaid = || io::Error::new(io::ErrorKind::InvalidData, "the kernel says no address");
     let from = address(&name).ok_or_else(unsaid)?;
@@ -54,7 +54,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received
 ///
 /// # Errors
 ///
-/// Those of sendmsg(2).
+/// Those of sendmsg(2); `EAGAIN` where there is no room, which is not waited for.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], from: IpAddr, to: SocketAddr) -> io::Result<()> {
     // SAFETY: all bytes zero are a value of this plain C struct.
     let mut name: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -81,7 +81,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], from: IpAddr, to: SocketAddr) 
     message.msg_control = control.0.as_mut_ptr().cast();
     // SAFETY: every pointer in `message` leads to a value of ours that is as long as is said, and
     // the kernel only reads them.
-    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, 0) };
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

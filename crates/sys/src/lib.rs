@@ -4,6 +4,7 @@
 //! names its source. Nothing here decides anything.
 #![expect(unsafe_code, reason = "this crate exists to hold the unsafe calls")]
 
+pub mod accept;
 pub mod caps;
 pub mod capture;
 pub mod clone;

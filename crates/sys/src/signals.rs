@@ -16,6 +16,23 @@ pub fn is_ignored(signal: i32) -> bool {
     result == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
+/// Has a signal do nothing but interrupt the call that its thread waits in.
+///
+/// Source: sigaction(2), without `SA_RESTART`.
+///
+/// # Errors
+///
+/// `EINVAL` for a number that is no signal, or none that can be caught.
+pub fn interrupts(signal: i32) -> io::Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: an all-zero sigaction is a valid value of this plain C struct.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as libc::sighandler_t;
+    // SAFETY: the handler touches nothing at all.
+    let result = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The blocked signals that wait for delivery to this process or thread.
 ///
 /// Source: sigpending(2), the raw call.

@@ -30,6 +30,9 @@ const ADDRESSES_MAX: usize = 32;
 /// Bytes of an answer over UDP that is asked for (RFC 9715).
 const UDP_BYTES: u16 = 1232;
 
+/// Room for one: some servers send more than was asked for. What is longer is not understood.
+const UDP_ROOM: usize = 4096;
+
 /// Where names are looked up; it may be told otherwise at any time.
 #[derive(Debug, Default)]
 pub struct Lookups {
@@ -146,7 +149,7 @@ async fn ask_one(server: SocketAddr, name: &Name, kind: RecordType) -> io::Resul
     let socket = UdpSocket::bind((unspecified, 0)).await?;
     socket.connect(server).await?;
     socket.send(&bytes).await?;
-    let mut buffer = vec![0; usize::from(u16::MAX)];
+    let mut buffer = vec![0; UDP_ROOM];
     loop {
         let length = socket.recv(&mut buffer).await?;
         match Message::from_vec(&buffer[..length]) {

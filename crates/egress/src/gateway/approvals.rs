@@ -123,7 +123,9 @@ impl Approvals {
                 (Answer::Allowed, Some(Known::Allowed { until, is_once: true }))
             }
             Decision::Allow { seconds } => {
-                let until = seconds.map(|seconds| now + Duration::from_secs(seconds));
+                // For longer than a clock can say is for good.
+                let until =
+                    seconds.and_then(|seconds| now.checked_add(Duration::from_secs(seconds)));
                 (Answer::Allowed, Some(Known::Allowed { until, is_once: false }))
             }
             Decision::Deny { reason } => {
@@ -259,6 +261,14 @@ mod tests {
             standing => panic!("{standing:?}"),
         }
         assert!(asked(&mut approvals, now + REFUSED_FOR).1);
+    }
+
+    #[test]
+    fn a_permission_may_be_for_longer_than_there_is_time() {
+        let (mut approvals, now) = (Approvals::default(), Instant::now());
+        let (question, ..) = asked(&mut approvals, now);
+        approvals.decide(question, Decision::Allow { seconds: Some(u64::MAX) }, now);
+        assert!(matches!(approvals.ask(&subject("a.test"), now), Standing::Allowed));
     }
 
     #[test]

@@ -153,6 +153,10 @@ async fn through(
     let meter = sandbox.meter(&host);
     let relayed = relay(inside, outside, &bytes, &meter, &sandbox.outside.pipes);
     tokio::select! {
+        // First, so that nothing leaves if it is no longer allowed.
+        biased;
+        // What was relayed is reset.
+        () = sandbox.until_not(|settings| is_still(settings, &way)) => {}
         end = relayed => if matches!(end, End::Spent) {
             let refused = Refused::new(
                 "budget-bytes",
@@ -161,7 +165,6 @@ async fn through(
             );
             sandbox.deny(&refused, &way.wanted(&host));
         },
-        () = sandbox.until_not(|settings| is_still(settings, &way)) => {}
     }
 }
 

@@ -5,11 +5,16 @@ use super::refusal::{Refused, Wanted};
 use super::sandbox::{CONNECTIONS_MAX, Sandbox};
 use crate::control::{Protocol, Told};
 use crate::relay::reset;
+use atoll_sys::accept::Acceptor;
 use rustix::io::Errno;
-use std::io;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -18,15 +23,20 @@ const BREATH: Duration = Duration::from_millis(50);
 
 /// Serves every connection to a listener, until that does not work any more. Dropping this breaks
 /// all of them off.
-pub(super) async fn connections(listener: TcpListener, sandbox: Arc<Sandbox>) {
+pub(super) async fn connections(listener: OwnedFd, acceptor: Rc<Acceptor>, sandbox: Arc<Sandbox>) {
+    #[expect(deprecated, reason = "what is in its place is unsafe, and an OwnedFd keeps its own")]
+    let registered = AsyncFd::with_interest(listener, Interest::READABLE);
+    let Ok(listener) = registered else {
+        return sandbox.tell(Told::Deaf { sandbox: sandbox.id() });
+    };
     let mut served = JoinSet::new();
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener, &acceptor) => accepted,
             Some(_) = served.join_next() => continue,
         };
         match accepted {
-            Ok((stream, _)) => match sandbox.connections.clone().try_acquire_owned() {
+            Ok(stream) => match sandbox.connections.clone().try_acquire_owned() {
                 Ok(permit) => {
                     let sandbox = sandbox.clone();
                     served.spawn_local(async move {
@@ -48,6 +58,19 @@ pub(super) async fn connections(listener: TcpListener, sandbox: Arc<Sandbox>) {
     while served.join_next().await.is_some() {}
 }
 
+async fn accept(listener: &AsyncFd<OwnedFd>, acceptor: &Acceptor) -> io::Result<TcpStream> {
+    loop {
+        let mut ready = listener.readable().await?;
+        // That it was shut is never forgotten, though it may have been opened again.
+        let was_shut = ready.ready().is_read_closed();
+        match ready.try_io(|listener| acceptor.accept(listener.as_fd())) {
+            Ok(accepted) => return TcpStream::from_std(accepted?.into()),
+            Err(_) if was_shut => return Err(Errno::INVAL.into()),
+            Err(_) => {}
+        }
+    }
+}
+
 fn turn_away(sandbox: &Sandbox, stream: TcpStream) {
     let address = stream.local_addr().ok();
     reset(stream);
@@ -62,9 +85,11 @@ fn turn_away(sandbox: &Sandbox, stream: TcpStream) {
     sandbox.deny(&refused, &Wanted { host: &host, port, protocol, method: None, path: None });
 }
 
-/// Whether a listener will never accept again: somebody has closed it from within.
+/// Whether a listener is never to be accepted from again: somebody has closed it from within, or
+/// made it one that waits, and with it everybody else whom this process serves.
 fn is_dead(error: &io::Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::BADF | Errno::NOTSOCK))
+    error.kind() == ErrorKind::Interrupted
+        || matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::BADF | Errno::NOTSOCK))
 }
 
 /// Whether it was that connection's, and none of the listener's (accept(2), "Error handling").
@@ -73,7 +98,6 @@ fn is_about_one(error: &io::Error) -> bool {
         Errno::from_io_error(error),
         Some(
             Errno::CONNABORTED
-                | Errno::INTR
                 | Errno::PERM
                 | Errno::PROTO
                 | Errno::NETDOWN

@@ -55,7 +55,9 @@ pub fn run(setup: Setup, confine: impl FnOnce() -> io::Result<()>) -> io::Result
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // In a static program the library reads random bytes from a file, which it keeps open.
     getrandom::fill(&mut [0]).map_err(io::Error::other)?;
+    // Nor is there a way to make a timer from within.
+    let acceptor = atoll_sys::accept::Acceptor::new()?;
     confine()?;
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, orders::serve(setup))
+    local.block_on(&runtime, orders::serve(setup, acceptor))
 }

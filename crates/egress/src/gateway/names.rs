@@ -48,6 +48,10 @@ pub(super) async fn datagrams(socket: OwnedFd, sandbox: Arc<Sandbox>) {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // Somebody has shut it, and it would be ready for nothing for ever.
+                    if ready.ready().is_read_closed() {
+                        return sandbox.tell(Told::Deaf { sandbox: sandbox.id() });
+                    }
                     failed = 0;
                     ready.clear_ready();
                     break;

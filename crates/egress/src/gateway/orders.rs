@@ -8,19 +8,21 @@ use crate::control::{Addition, BYTES_MAX, Order, Rules, Told};
 use crate::dial::Route;
 use crate::relay::Pipes;
 use crate::tls::{Authority, Upstream};
+use atoll_sys::accept::Acceptor;
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, sockopt};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::net::TcpListener as StdListener;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use tokio::io::unix::AsyncFd;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use zeroize::Zeroize as _;
 
 /// Serves until the starter is gone.
-pub(super) async fn serve(setup: Setup) -> io::Result<()> {
+pub(super) async fn serve(setup: Setup, acceptor: Acceptor) -> io::Result<()> {
+    let acceptor = Rc::new(acceptor);
     rustix::io::ioctl_fionbio(&setup.control, true)?;
     #[expect(deprecated, reason = "what is in its place is unsafe, and an OwnedFd keeps its own")]
     let control = Arc::new(AsyncFd::new(setup.control)?);
@@ -48,7 +50,7 @@ pub(super) async fn serve(setup: Setup) -> io::Result<()> {
         // There may have been secrets in it.
         buffer[..length].zeroize();
         if let Ok(order) = order {
-            carry_out(order, listeners, &mut running, &outside);
+            carry_out(order, listeners, &mut running, &outside, &acceptor);
         }
     }
     drop(running);
@@ -67,13 +69,19 @@ fn carry_out(
     listeners: Vec<OwnedFd>,
     running: &mut HashMap<u64, Running>,
     outside: &Arc<Outside>,
+    acceptor: &Rc<Acceptor>,
 ) {
     match order {
         Order::Resolve(resolver) => outside.route.lookups().set(resolver),
         Order::Reach(via) => outside.route.set_via(via),
         Order::Add(addition) => {
             let sandbox = addition.sandbox;
-            let told = match add(*addition, listeners, outside) {
+            let added = match running.contains_key(&sandbox) {
+                // Who is served under that number stays as it is.
+                true => Err("there is a sandbox of this number already".to_owned()),
+                false => add(*addition, listeners, outside, acceptor),
+            };
+            let told = match added {
                 Ok((added, None)) => {
                     running.insert(sandbox, added);
                     Told::Added { sandbox }
@@ -124,10 +132,16 @@ fn add(
     addition: Addition,
     mut listeners: Vec<OwnedFd>,
     outside: &Arc<Outside>,
+    acceptor: &Rc<Acceptor>,
 ) -> Result<(Running, Option<String>), String> {
     let Addition { sandbox: id, tcp, rules, stand_ins, authority } = addition;
     if tcp > listeners.len() {
         return Err(format!("{tcp} listeners were announced, {} came", listeners.len()));
+    }
+    let udp = listeners.split_off(tcp);
+    // They come from within, where others hold them too.
+    if !listeners.iter().all(is_listener) || !udp.iter().all(is_of_datagrams) {
+        return Err("what came in the place of a listener is none".to_owned());
     }
     let (settings, failed) = Settings::new(rules);
     let authority = authority.map(|pem| Authority::from_pem(pem.reveal())).transpose();
@@ -135,18 +149,32 @@ fn add(
     let sandbox = Sandbox::new(id, settings, stand_ins, authority, outside.clone());
     let sandbox = Arc::new(sandbox.map_err(|error| error.to_string())?);
     let mut served = JoinSet::new();
-    let failed_to = |error: io::Error| format!("a listener cannot be used: {error}");
-    for socket in listeners.split_off(tcp) {
-        rustix::io::ioctl_fionbio(&socket, true).map_err(|error| failed_to(error.into()))?;
+    for socket in udp {
         served.spawn_local(names::datagrams(socket, sandbox.clone()));
     }
     for listener in listeners {
-        let listener = StdListener::from(listener);
-        listener.set_nonblocking(true).map_err(failed_to)?;
-        let listener = TcpListener::from_std(listener).map_err(failed_to)?;
-        served.spawn_local(listen::connections(listener, sandbox.clone()));
+        rustix::io::ioctl_fionbio(&listener, true)
+            .map_err(|error| format!("a listener cannot be used: {error}"))?;
+        served.spawn_local(listen::connections(listener, acceptor.clone(), sandbox.clone()));
     }
     Ok((Running { sandbox, _served: served }, failed))
+}
+
+fn is_listener(socket: &OwnedFd) -> bool {
+    is_of(socket, SocketType::STREAM, ipproto::TCP)
+        && sockopt::socket_acceptconn(socket) == Ok(true)
+}
+
+fn is_of_datagrams(socket: &OwnedFd) -> bool {
+    is_of(socket, SocketType::DGRAM, ipproto::UDP)
+}
+
+/// Asks the kernel alone, and nothing that may be behind a descriptor that is no socket.
+fn is_of(socket: &OwnedFd, kind: SocketType, protocol: Protocol) -> bool {
+    let family = sockopt::socket_domain(socket);
+    matches!(family, Ok(AddressFamily::INET | AddressFamily::INET6))
+        && sockopt::socket_type(socket) == Ok(kind)
+        && sockopt::socket_protocol(socket) == Ok(Some(protocol))
 }
 
 async fn receive(
@@ -169,9 +197,19 @@ async fn tell(control: Arc<AsyncFd<OwnedFd>>, mut letters: Letters) {
             let Ok(mut ready) = control.writable().await else { return };
             match ready.try_io(|control| atoll_sys::scm::send_all(control.as_fd(), &bytes, &[])) {
                 Ok(Ok(())) => break,
-                Ok(Err(_)) => return,
+                Ok(Err(error)) if is_gone(&error) => return,
+                // That message is lost, and not all that come after it.
+                Ok(Err(_)) => break,
                 Err(_) => {}
             }
         }
     }
+}
+
+/// Whether nobody holds the other end any more.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN | Errno::CONNREFUSED)
+    )
 }

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// How much may wait to be told. What tells of refusals is dropped beyond it; all else is bounded
-/// by other means.
+/// How much may wait to be told. What tells of refusals is dropped beyond it.
 const WAITING_MAX: usize = 4096;
+
+/// The same for what tells of secrets, which is dropped last: it comes with every request, so
+/// that somebody who does not listen would fill the memory. All else is bounded by other means.
+const SECRETS_WAITING_MAX: usize = 16 * WAITING_MAX;
 
 /// Where messages are left.
 #[derive(Debug, Clone)]
@@ -33,8 +36,12 @@ pub(super) fn outbox() -> (Outbox, Letters) {
 impl Outbox {
     /// Tells something.
     pub(super) fn tell(&self, told: Told) {
-        let is_sparable = matches!(told, Told::Denied { .. } | Told::Reached { .. });
-        if is_sparable && self.waiting.load(Ordering::Relaxed) >= WAITING_MAX {
+        let most = match told {
+            Told::Denied { .. } | Told::Reached { .. } => WAITING_MAX,
+            Told::Used { .. } | Told::Redacted { .. } => SECRETS_WAITING_MAX,
+            _ => usize::MAX,
+        };
+        if self.waiting.load(Ordering::Relaxed) >= most {
             return;
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -55,5 +62,30 @@ impl Letters {
                 Ok(_) | Err(_) => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_does_not_listen_misses_something_and_costs_nothing() {
+        let (outbox, mut letters) = outbox();
+        let host = || "a.test".to_owned();
+        for _ in 0..2 * SECRETS_WAITING_MAX {
+            outbox.tell(Told::Reached { sandbox: 1, host: host(), port: 443 });
+            let secret = "TOKEN".to_owned();
+            outbox.tell(Told::Used { sandbox: 1, secret, host: host(), port: 443 });
+        }
+        assert_eq!(outbox.waiting.load(Ordering::Relaxed), SECRETS_WAITING_MAX);
+        // Answers to orders always come.
+        outbox.tell(Told::Added { sandbox: 2 });
+        let mut last = None;
+        for _ in 0..=SECRETS_WAITING_MAX {
+            last = letters.next().await;
+        }
+        assert_eq!(last.as_deref(), Some(&br#"{"added":{"sandbox":2}}"#[..]));
+        assert_eq!(outbox.waiting.load(Ordering::Relaxed), 0);
     }
 }

@@ -32,6 +32,9 @@ pub(super) struct Wanted<'a> {
 /// Longest path that is told of.
 const PATH_BYTES_MAX: usize = 512;
 
+/// Longest words that are told: some say what somebody inside or outside has said.
+const WORDS_MAX: usize = 1024;
+
 impl Refused {
     /// One without a rule.
     pub(super) fn new(
@@ -131,8 +134,8 @@ impl Refused {
             path,
             rule: self.rule.and_then(|rule| rules.text(rule)).map(str::to_owned),
             layer: self.rule.map(|(layer, _)| layer),
-            message: self.message.to_string(),
-            next_step: self.next_step.to_string(),
+            message: self.message.chars().take(WORDS_MAX).collect(),
+            next_step: self.next_step.chars().take(WORDS_MAX).collect(),
             count: 1,
         }
     }

@@ -39,11 +39,17 @@ impl Requests {
     }
 
     async fn decide(&self, asked: &Asked) -> Result<Passage, Refused> {
-        let settings = self.sandbox.settings();
         let Site { host, port, is_tls } = &self.site;
         let request = Request { method: &asked.method, path: &asked.path_and_query };
-        let verdict = settings.policy.request(host.as_policy(), *port, *is_tls, request);
-        self.sandbox.permit(&verdict, &self.wanted(asked), HOLD).await?;
+        loop {
+            let settings = self.sandbox.settings();
+            let verdict = settings.policy.request(host.as_policy(), *port, *is_tls, request);
+            self.sandbox.permit(&verdict, &self.wanted(asked), HOLD).await?;
+            // While somebody was asked, the rules may have become others.
+            if Arc::ptr_eq(&settings, &self.sandbox.settings()) {
+                break;
+            }
+        }
         self.sandbox.begin(&self.host, *port, true)?;
         Ok(self.sandbox.settings().bindings.passage(host, *port, *is_tls, request))
     }

@@ -49,10 +49,43 @@ pub enum End {
 /// Relays between a connection of the sandbox and one to a host, until both have ended. `first`
 /// is what was read of the former already.
 ///
-/// Where it does not end well both are reset, so that neither side takes what it has for all.
-pub async fn relay(
+/// Where it does not end well, or is dropped before it has ended, both are reset, so that neither
+/// side takes what it has for all.
+pub fn relay<'a>(
     inside: TcpStream,
     outside: TcpStream,
+    first: &'a [u8],
+    meter: &'a dyn Meter,
+    pipes: &'a Pipes,
+) -> impl Future<Output = End> + 'a {
+    // Here, and not where it is awaited: perhaps it never is.
+    let (inside, outside) = (Unfinished::new(inside), Unfinished::new(outside));
+    run(inside, outside, first, meter, pipes)
+}
+
+/// A connection that is broken off when this is dropped, unless all was said.
+struct Unfinished {
+    stream: TcpStream,
+    is_done: bool,
+}
+
+impl Unfinished {
+    const fn new(stream: TcpStream) -> Self {
+        Self { stream, is_done: false }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.stream.set_zero_linger().ok();
+        }
+    }
+}
+
+async fn run(
+    mut inside: Unfinished,
+    mut outside: Unfinished,
     first: &[u8],
     meter: &dyn Meter,
     pipes: &Pipes,
@@ -67,8 +100,8 @@ pub async fn relay(
         meter.received(bytes)
     };
     let both = async {
-        let out = direction(&inside, &outside, first, &sent, pipes);
-        let back = direction(&outside, &inside, &[], &received, pipes);
+        let out = direction(&inside.stream, &outside.stream, first, &sent, pipes);
+        let back = direction(&outside.stream, &inside.stream, &[], &received, pipes);
         match tokio::try_join!(out, back) {
             Ok(_) => End::Done,
             Err(Stopped::Spent) => End::Spent,
@@ -79,10 +112,8 @@ pub async fn relay(
         end = both => end,
         () = silence(&moved) => End::Idle,
     };
-    if !matches!(end, End::Done) {
-        reset(inside);
-        reset(outside);
-    }
+    let is_done = matches!(end, End::Done);
+    (inside.is_done, outside.is_done) = (is_done, is_done);
     end
 }
 

@@ -121,3 +121,26 @@ async fn silence_ends_it() {
     let end = relay(inside, outside, &[], &Counter::default(), &Pipes::default()).await;
     assert!(matches!(end, End::Idle), "{end:?}");
 }
+
+#[tokio::test]
+async fn what_is_dropped_in_between_is_reset() {
+    for is_begun in [false, true] {
+        let ((mut client, inside), (outside, mut host)) = (pair().await, pair().await);
+        let (counter, pipes) = (Counter::default(), Pipes::default());
+        host.write_all(b"half of it").await.unwrap();
+        let mut got = [0; 10];
+        {
+            let relayed = relay(inside, outside, &[], &counter, &pipes);
+            if is_begun {
+                tokio::select! {
+                    _ = relayed => panic!("it goes on"),
+                    _ = client.read_exact(&mut got) => assert_eq!(&got, b"half of it"),
+                }
+            }
+        }
+        for stream in [&mut client, &mut host] {
+            let error = stream.read(&mut got).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        }
+    }
+}

@@ -4,6 +4,8 @@
 
 mod attacks;
 mod clients;
+mod gateway;
+mod gateway_hostile;
 mod hostile;
 mod http2;
 mod lab;

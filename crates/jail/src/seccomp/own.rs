@@ -79,6 +79,8 @@ const CALLS: &[(libc::c_long, &Rule)] = &[
     (libc::SYS_socket, &SOCKETS),
     (libc::SYS_splice, &ALLOW),
     (libc::SYS_tgkill, &ALLOW),
+    (libc::SYS_timer_delete, &ALLOW),
+    (libc::SYS_timer_settime, &ALLOW),
     (libc::SYS_write, &ALLOW),
     (libc::SYS_writev, &ALLOW),
 ];
