@@ -75,17 +75,18 @@ const LAYERS: &[Layer] = &[
     ),
     layer("atoll-testkit", &["atoll-api", "atoll-protocol", "atoll-sys"]),
     layer("floor", &[]),
+    layer("traffic", &["atoll-testkit"]),
     layer("xtask", &[]),
 ];
 
 /// Crates that exist for development and that no other may ship.
-const DEV_ONLY: &[&str] = &["atoll-testkit", "floor", "xtask"];
+const DEV_ONLY: &[&str] = &["atoll-testkit", "floor", "traffic", "xtask"];
 
 /// Outside crates that belong in some of ours only.
 const HOMES: &[Home] = &[
     Home {
         outside: "anyhow",
-        packages: &["atoll-testkit", "floor", "xtask"],
+        packages: &["atoll-testkit", "floor", "traffic", "xtask"],
         reason: "libraries have an error type per operation",
     },
     // The jail names system calls by their numbers; it has no unsafe code to call them with.
@@ -108,6 +109,7 @@ const HOMES: &[Home] = &[
             "atoll-egress",
             "atoll-engine",
             "atoll-server",
+            "traffic",
         ],
         reason: "what runs before or inside a sandbox is synchronous",
     },
@@ -157,7 +159,9 @@ fn check(packages: &[Package]) -> Vec<String> {
 fn arrow(layer: &Layer, dependency: &Dependency) -> Option<String> {
     let (from, to) = (layer.package, dependency.name.as_str());
     if DEV_ONLY.contains(&to) {
-        let fine = to == "atoll-testkit" && dependency.kind == Some(DependencyKind::Dev);
+        let is_for_tests = dependency.kind == Some(DependencyKind::Dev);
+        let is_among_them = DEV_ONLY.contains(&from) && layer.may_know.contains(&to);
+        let fine = to == "atoll-testkit" && is_for_tests || is_among_them;
         return (!fine).then(|| format!("{from} -> {to}: {to} is for development only"));
     }
     (!layer.may_know.contains(&to)).then(|| format!("{from} -> {to}: {from} may not know {to}"))
@@ -239,6 +243,8 @@ mod tests {
         judge("atoll-jail", "atoll-testkit", Some(DependencyKind::Dev), &[]);
         let shipped = "atoll-jail -> atoll-testkit: atoll-testkit is for development only";
         judge("atoll-jail", "atoll-testkit", None, &[shipped]);
+        judge("traffic", "atoll-testkit", None, &[]);
+        judge("traffic", "floor", None, &["traffic -> floor: floor is for development only"]);
         let floor = "atoll -> floor: floor is for development only";
         judge("atoll", "floor", Some(DependencyKind::Dev), &[floor]);
     }

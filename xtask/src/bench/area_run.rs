@@ -88,7 +88,7 @@ impl Scene {
     fn new(programs: &Programs, scratch: &Path) -> Result<Self> {
         let home = scratch.join("home");
         fs::create_dir(&home).with_context(|| format!("cannot make {}", home.display()))?;
-        let Programs { atoll, floor } = programs;
+        let Programs { atoll, floor, .. } = programs;
         Ok(Self {
             atoll: atoll.clone(),
             floor: floor.clone(),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Programs {
     pub(super) atoll: PathBuf,
     pub(super) floor: PathBuf,
+    pub(super) traffic: PathBuf,
 }
 
 /// The part of cargo's messages that says where a program is.
@@ -19,21 +20,32 @@ struct Message {
 }
 
 pub(super) fn programs() -> Result<Programs> {
+    let ours = built(&["atoll", "floor"])?;
+    // Apart from ours, which would have what its libraries have switched on.
+    let load = built(&["traffic"])?;
+    let find = |all: &[PathBuf], name: &str| {
+        let program = all.iter().find(|path| path.file_name().is_some_and(|n| n == name));
+        installed(program.with_context(|| format!("cargo built no {name}"))?)
+    };
+    Ok(Programs {
+        atoll: find(&ours, "atoll")?,
+        floor: find(&ours, "floor")?,
+        traffic: find(&load, "traffic")?,
+    })
+}
+
+/// Builds the programs of packages.
+fn built(packages: &[&str]) -> Result<Vec<PathBuf>> {
     let mut cargo = process::cargo();
-    cargo.args(["build", "--release", "--package", "atoll", "--package", "floor", "--bins"]);
-    cargo.arg("--message-format=json-render-diagnostics");
+    cargo.args(["build", "--release", "--bins", "--message-format=json-render-diagnostics"]);
+    cargo.args(packages.iter().flat_map(|package| ["--package", package]));
     let output = process::output(&mut cargo)?;
     let mut executables = Vec::new();
     for line in output.lines() {
         let message: Message = serde_json::from_str(line).context("cargo printed no JSON")?;
         executables.extend(message.executable);
     }
-    let find = |name: &str| {
-        let program = executables.iter().find(|path| path.file_name().is_some_and(|n| n == name));
-        let built = program.with_context(|| format!("cargo built no {name}"))?;
-        installed(built)
-    };
-    Ok(Programs { atoll: find("atoll")?, floor: find("floor")? })
+    Ok(executables)
 }
 
 /// A copy beside it, as an installed program is one. What a linker wrote lies in the

@@ -1,14 +1,15 @@
 //! `cargo xtask bench`: measures what the budgets of the design are about.
 //!
 //! Machines differ, so a budget is a ratio between two contestants that were
-//! measured in the same run. An area (`run`, `server`, later the gateway, the
-//! state) says which contestants and budgets there are; measuring, judging and
+//! measured in the same run. An area (`run`, `server`, `gateway`, later the state) says which contestants and budgets there are; measuring, judging and
 //! printing know nothing of areas.
 
+mod area_gateway;
 mod area_run;
 mod area_server;
 mod budget;
 mod build;
+mod group;
 mod kernel_memory;
 mod measure;
 mod peers;
@@ -17,8 +18,8 @@ mod resident;
 mod scratch;
 
 use anyhow::{Result, bail};
-use area_server::{Group, Scene};
 use budget::{Budget, Rule};
+use group::Group;
 use measure::Contestant;
 use std::io::Write as _;
 use std::path::Path;
@@ -41,6 +42,8 @@ enum Area {
     Run(Options),
     /// Sandboxes of `atoll serve`: making them, commands in them, output, memory
     Server(Options),
+    /// What goes through the gateway of `atoll run --net rules`, and what that costs
+    Gateway(Options),
 }
 
 #[derive(Debug, clap::Args)]
@@ -66,23 +69,30 @@ struct Suite {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.area {
         Area::Run(options) => measure_area(options, area_run::suite),
-        Area::Server(options) => measure_server(options),
+        Area::Server(options) => {
+            measure_groups(options, &area_server::GROUPS, area_server::Scene::new)
+        }
+        Area::Gateway(options) => {
+            measure_groups(options, &area_gateway::GROUPS, area_gateway::Scene::new)
+        }
     }
 }
 
-fn measure_server(options: &Options) -> Result<()> {
+fn measure_groups<S>(
+    options: &Options,
+    groups: &[Group<S>],
+    scene: impl Fn(&build::Programs, &Path) -> Result<S>,
+) -> Result<()> {
     let part = options.only.as_deref().unwrap_or_default();
     let is_wanted = |name: &str| name.contains(part);
-    let groups: Vec<&Group> = area_server::GROUPS
-        .iter()
-        .filter(|group| group.budgets.iter().copied().any(is_wanted))
-        .collect();
+    let groups: Vec<&Group<S>> =
+        groups.iter().filter(|group| group.budgets.iter().copied().any(is_wanted)).collect();
     if groups.is_empty() {
         bail!("no budget has such a name");
     }
     let programs = build::programs()?;
     let scratch = scratch::Scratch::new()?;
-    let scene = Scene::new(&programs, scratch.path())?;
+    let scene = scene(&programs, scratch.path())?;
     let mut out = std::io::stdout().lock();
     let mut budgets = Vec::new();
     for group in groups {
@@ -151,7 +161,7 @@ pub(crate) fn smoke() -> Result<()> {
     let suite = area_run::suite(&programs, scratch.path())?;
     let results = measure::interleaved(&suite.contestants, 1)?;
     let mut budgets: Vec<Budget> = suite.rules.iter().map(|rule| rule.judge(&results, 1)).collect();
-    let scene = Scene::new(&programs, scratch.path())?;
+    let scene = area_server::Scene::new(&programs, scratch.path())?;
     for group in &area_server::GROUPS {
         let (results, rules) = group.results(&scene, 1);
         budgets.extend(rules.iter().map(|rule| rule.judge(&results, 1)));
