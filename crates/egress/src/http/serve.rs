@@ -31,9 +31,10 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const READ_MAX: usize = 128 * 1024;
 /// Most bytes of an answer that wait for a client of HTTP/2.
 const SEND_MAX: usize = 64 * 1024;
-/// Windows of HTTP/2: of one request, and of all.
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Windows of HTTP/2: of one request, and of all. A client is near, so that more would only be more
+/// memory where a host does not read.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 256 * 1024;
 /// How often it is looked whether a connection of HTTP/2 is idle.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// For a client to read the last answer before its connection is gone.

@@ -24,7 +24,7 @@ for line in sys.stdin:
 }
 
 /// The processes below one, by name.
-fn below(parent: i32, name: &str) -> Option<i32> {
+pub(super) fn below(parent: i32, name: &str) -> Option<i32> {
     std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
         let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
         let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
