@@ -11,13 +11,14 @@ use atoll_egress::control::{
     Addition, Binding, Budgets, LayerText, Order, RuleText, Rules, Sensitive, Via,
 };
 use atoll_egress::gateway;
-use atoll_egress::secret::Secret;
+use atoll_egress::secret::{Injection, Secret};
 use atoll_egress::tls::Authority;
 use atoll_engine::secrets::stored_name;
 use atoll_jail::host::TRUST;
 use atoll_store::secret::Secrets;
 use atoll_sys::capture::{Capture, Listeners, Ports};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The network of a run, before there is a sandbox.
 #[derive(Debug)]
@@ -163,6 +164,11 @@ fn secrets(
             .map_err(|_| failed("it is not text, so that no request can carry it".to_owned()))?;
         let placeholder =
             Secret::placeholder_for(name.as_str()).map_err(|error| failed(error.to_string()))?;
+        // What the gateway would not take is told before anything runs.
+        let secret = Secret::new(name.as_str(), value.as_bytes().to_vec(), placeholder.as_str())
+            .map_err(|error| failed(error.to_string()))?;
+        Injection::new(Arc::new(secret), placed.form.clone())
+            .map_err(|error| failed(error.to_string()))?;
         if let Some(variable) = env {
             placeholders.insert(variable.clone(), placeholder.clone());
         }

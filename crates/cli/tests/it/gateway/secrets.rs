@@ -1,6 +1,6 @@
 //! Secrets: where they are, and where they are not.
 
-use super::{atoll, each, run_sh, state};
+use super::{each, run_sh, state};
 use atoll_testkit::internet::Internet;
 use atoll_testkit::run::{Project, Ran};
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 const VALUE: &str = "ghp_TheRealValue0123456789";
 
-fn keep(project: &Project, name: &str, value: &str) {
+pub(super) fn keep(project: &Project, name: &str, value: &str) {
     let mut command = project.atoll(&["secret", "set", name]);
     command.env("ATOLL_STATE", state(project));
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -112,14 +112,20 @@ fn a_placeholder_is_not_sent_to_anybody_else() {
 }
 
 #[test]
-fn a_secret_that_is_not_kept_is_told_before_anything_runs() {
+fn a_secret_that_cannot_be_used_is_told_before_anything_runs() {
     each(|project| {
         let internet = Internet::new();
         let flags = policy(project, 443, "bearer");
-        let mut command = atoll(&internet, project, &[]);
-        command.args(&flags).args(["--", "echo", "ran"]);
-        let ran = Ran(command.output().unwrap());
-        assert_eq!((ran.code(), ran.stdout().as_str()), (Some(125), ""), "{}", ran.text());
-        assert!(ran.stderr().contains("atoll secret set GITHUB"), "{}", ran.text());
+        let says = |what: &str| {
+            let ran = run(&internet, project, &flags, "echo ran");
+            assert_eq!((ran.code(), ran.stdout().as_str()), (Some(125), ""), "{}", ran.text());
+            assert!(ran.stderr().contains("atoll secret set GITHUB"), "{}", ran.text());
+            assert!(ran.stderr().contains(what), "{}", ran.text());
+        };
+        says("there is none of this name");
+        keep(project, "GITHUB", "short");
+        says("8 to 16384 bytes");
+        keep(project, "GITHUB", "two\nlines are none");
+        says("header");
     });
 }
