@@ -12,7 +12,13 @@ struct Kind {
     advice: &'static str,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
+    Kind {
+        rule: "network.ping",
+        programs: &["fping", "mtr", "ping", "ping6", "tracepath", "traceroute"],
+        advice: "nothing but TCP leaves a sandbox; whether a host is reached is told by a request, \
+                 as with curl -I https://HOST",
+    },
     Kind {
         rule: "system.containers",
         programs: &[
@@ -161,6 +167,7 @@ mod tests {
         assert_eq!(check(&["tmux", "run-shell", "true"]), plain("tmux"));
         assert_eq!(check(&["git", "commit", "-S", "-m", "x"]), plain("git"));
         assert_eq!(check(&["git", "commit", "-m", "x"]), None);
+        assert_eq!(check(&["ping", "-c", "1", "a.test"]), plain("ping"));
         assert_eq!(check(&["sh", "docker"]), None);
         assert_eq!(check(&["make", "docker"]), None);
         assert_eq!(check(&[]), None);

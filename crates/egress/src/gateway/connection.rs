@@ -14,7 +14,7 @@ use super::session::Requests;
 use crate::control::Protocol;
 use crate::host::Host;
 use crate::http::{self, Limits, Site, Speaks};
-use crate::policy::{Action, Connection, Verdict};
+use crate::policy::{Action, Connection, Reason, Verdict};
 use crate::relay::{End, relay, reset};
 use crate::tls::{First, FirstError, HelloLimits, open};
 use std::sync::Arc;
@@ -63,11 +63,22 @@ pub(super) async fn serve(sandbox: &Arc<Sandbox>, stream: TcpStream) {
     }
 }
 
+/// Where servers of SSH listen, which git comes by unless it is told otherwise.
+const SSH_PORT: u16 = 22;
+
 /// Serves a connection that is meant for a host.
 pub(super) async fn pass(sandbox: &Arc<Sandbox>, begun: Begun, way: Way) {
     match sandbox.settings().connection(&way.host, way.port) {
         Connection::Refuse(refusal) => {
-            let refused = Refused::by_policy(refusal, &way.host.to_string());
+            let host = way.host.to_string();
+            let mut refused = Refused::by_policy(refusal, &host);
+            if refusal.reason == Reason::Port && way.port == SSH_PORT {
+                refused.next_step = format!(
+                    "take https://{host}/ for git, not SSH; or ask the user to allow \
+                     tcp://{host}:{SSH_PORT}"
+                )
+                .into();
+            }
             explain::refuse(sandbox, begun, &way, refused).await;
         }
         Connection::Pass(verdict) => through(sandbox, begun, way, &verdict, still_passes).await,

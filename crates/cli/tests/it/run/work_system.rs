@@ -24,6 +24,7 @@ fn what_cannot_work_inside_fails_with_a_hint() {
             (&["tmux", "run-shell", "true"], "system.sessions"),
             (&["sh", "-c", "tmux run-shell true"], "system.sessions"),
             (&["ssh-add", "-l"], "system.keys"),
+            (&["ping", "-c", "1", "192.0.2.1"], "network.ping"),
             (&["sh", "-c", "watchman watch-list"], "system.watchers"),
         ] {
             let hint = guesses(project, words);
