@@ -45,6 +45,7 @@ const DEBIAN_PACKAGES: &[DebianPackage] = &[
     program("nft", "nftables", "the rules of a captured network, listed back"),
     program("node", "nodejs", "work inside the sandbox"),
     program("npm", "npm", "installing from a local cache inside"),
+    program("openssl", "openssl", "whose certificate a connection has"),
     program("ps", "procps", "tests look at processes"),
     package("python3", "work inside the sandbox"),
     package("python3-h2", "HTTP/2 for the client of the next line"),
@@ -61,6 +62,7 @@ const DEBIAN_PACKAGES: &[DebianPackage] = &[
     program("tmux", "tmux", "a multiplexer on the terminal inside"),
     package("util-linux", "setpriv and unshare: tests as an ordinary user"),
     program("vim", "vim", "an editor on the terminal inside"),
+    program("wget", "wget", "a client that asks no variable whom to trust"),
     program("zsh", "zsh", "exit statuses of a shell inside"),
 ];
 

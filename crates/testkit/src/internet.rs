@@ -173,14 +173,27 @@ impl Internet {
         names: &[&str],
         answer: impl Fn(&Request) -> Response + Send + Sync + 'static,
     ) -> Site {
-        let config = self.tls(names);
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&requests);
-        let port = self.serve(move |stream| {
-            let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
-            converse(StreamOwned::new(connection, stream), &seen, &answer);
-        });
+        let port = self.serve_tls(names, move |stream| converse(stream, &seen, &answer));
         Site { port, requests }
+    }
+
+    /// Serves every connection over TLS in a thread of its own, with a certificate for these names.
+    ///
+    /// # Panics
+    ///
+    /// They are none.
+    pub fn serve_tls(
+        &self,
+        names: &[&str],
+        serve: impl Fn(StreamOwned<ServerConnection, TcpStream>) + Send + Sync + 'static,
+    ) -> u16 {
+        let config = self.tls(names);
+        self.serve(move |stream| {
+            let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
+            serve(StreamOwned::new(connection, stream));
+        })
     }
 
     /// How TLS is served with a certificate for these names.
@@ -317,9 +330,30 @@ fn read_request(stream: &mut impl BufRead) -> Option<Request> {
         let (name, value) = line.split_once(':')?;
         headers.push((name.to_lowercase(), value.trim().to_owned()));
     }
+    let is_chunked = headers.iter().any(|(name, _)| name == "transfer-encoding");
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let length = length.and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).ok()?;
+    let body = if is_chunked { read_chunks(stream)? } else { read_piece(stream, length)? };
     Some(Request { method, path, headers, body })
+}
+
+/// A body in chunks without trailers (RFC 9112, section 7.1).
+fn read_chunks(stream: &mut impl BufRead) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).ok()?;
+        let length = usize::from_str_radix(line.trim_end(), 16).ok()?;
+        body.extend(read_piece(stream, length)?);
+        stream.read_line(&mut line).ok()?;
+        if length == 0 {
+            return Some(body);
+        }
+    }
+}
+
+fn read_piece(stream: &mut impl BufRead, length: usize) -> Option<Vec<u8>> {
+    let mut piece = vec![0; length];
+    stream.read_exact(&mut piece).ok()?;
+    Some(piece)
 }

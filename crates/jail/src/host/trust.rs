@@ -16,7 +16,7 @@ pub const BUNDLES: [&str; 5] = [
 /// Where the certificates are inside.
 #[derive(Debug, Clone, Copy)]
 pub struct Trust {
-    /// The sandbox's own alone.
+    /// The sandbox's own, after those that the user has named: without the system's.
     pub own: &'static str,
     /// Those of the system with the sandbox's own.
     pub bundle: &'static str,
@@ -69,15 +69,18 @@ pub fn trust(etc: &Path, named: Option<Vec<u8>>, certificate: &str) -> Vec<Entry
     let system = || BUNDLES.iter().find_map(kept).and_then(|path| fs::read(path).ok());
     // An image without any may have programs that bring theirs, and are led away from them.
     let host = || BUNDLES.iter().find_map(|path| fs::read(path).ok());
+    let is_named = named.is_some();
     let mut bundle = named.or_else(system).or_else(host).unwrap_or_default();
     if !bundle.is_empty() && !bundle.ends_with(b"\n") {
         bundle.push(b'\n');
     }
     bundle.extend(certificate.as_bytes());
+    // Who has others built in learns of those that the user has named here.
+    let own = if is_named { bundle.clone() } else { certificate.as_bytes().to_vec() };
     let twins = BUNDLES.iter().filter(|at| kept(at).is_some()).map(|at| {
         let of = PathBuf::from(TRUST.bundle);
         Entry::new(*at, What::Twin { of })
     });
-    let own = [Entry::file(TRUST.own, certificate), Entry::file(TRUST.bundle, bundle)];
+    let own = [Entry::file(TRUST.own, own), Entry::file(TRUST.bundle, bundle)];
     own.into_iter().chain(twins).collect()
 }

@@ -8,9 +8,14 @@ mod process;
 mod requests;
 mod secrets;
 mod ways;
+mod work_database;
+mod work_git;
+mod work_hints;
+mod work_http;
 mod work_java;
+mod work_node;
+mod work_python;
 
-use self::ways::Ways;
 use super::each;
 use atoll_testkit::internet::Internet;
 use atoll_testkit::run::{Project, Ran};

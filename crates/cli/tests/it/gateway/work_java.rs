@@ -1,6 +1,7 @@
 //! Java, whose runtimes keep a store of certificates of their own.
 
-use super::{Ways, atoll, each};
+use super::ways::Ways;
+use super::{atoll, each};
 use atoll_testkit::run::Ran;
 use atoll_testkit::skip::is_installed;
 
@@ -24,9 +25,7 @@ fn java_trusts_whom_the_rest_does() {
     each(|project| {
         let ways = Ways::new();
         project.write("T.java", SOURCE);
-        let mut command = atoll(&ways.internet, project, &ways.flags());
-        command.args(["--", "java", "T.java"]).args(ways.urls("/ok/x"));
-        let run = Ran(command.output().unwrap());
+        let run = ways.run_sh(project, "/ok/x", "java T.java $1 $2");
         assert_eq!(run.stdout(), "200 GET /ok/x\n".repeat(2), "{}", run.text());
         // What the machine trusts is trusted as well, where the caller names nothing else.
         let mut command = atoll(&ways.internet, project, &ways.flags());
