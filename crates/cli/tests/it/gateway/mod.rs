@@ -15,6 +15,7 @@ mod work_http;
 mod work_java;
 mod work_node;
 mod work_python;
+mod work_rust;
 
 use super::each;
 use atoll_testkit::internet::Internet;

@@ -40,7 +40,7 @@ mod work_git;
 mod work_hooks;
 mod work_node;
 mod work_python;
-mod work_rust;
+pub(crate) mod work_rust;
 mod work_sockets;
 mod work_system;
 mod work_watch;

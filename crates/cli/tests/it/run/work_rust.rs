@@ -37,6 +37,16 @@ fn rustup() -> Option<(PathBuf, PathBuf)> {
 /// for another user than ourselves it is mounted there, since nobody else may
 /// reach it where it is.
 fn run(project: &Project, flags: &[&str], script: &str) -> Ran {
+    run_with(project, flags, script, &[])
+}
+
+/// The same with variables of the caller's.
+pub(crate) fn run_with(
+    project: &Project,
+    flags: &[&str],
+    script: &str,
+    variables: &[(&str, &Path)],
+) -> Ran {
     let mut words = vec![project.program().to_str().unwrap(), "run"];
     words.extend(flags);
     words.extend(["--", "sh", "-c", script]);
@@ -63,6 +73,7 @@ fn run(project: &Project, flags: &[&str], script: &str) -> Ran {
         }
     };
     command.env("PATH", format!("{}/.cargo/bin:{path}", own.display()));
+    command.envs(variables.iter().copied());
     Ran(command.output().unwrap())
 }
 
