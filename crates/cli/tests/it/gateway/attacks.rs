@@ -170,7 +170,9 @@ fn servers_that_wish_ill_are_said_to() {
         let line = internet.serve(|s| endless(s, "HTTP/1.1 200 OK\r\nx: ", &[b'a'; 1000]));
         let garbage = internet.serve(|s| endless(s, "", &[0xff; 1000]));
         let closes = internet.serve(drop);
-        let resets = internet.serve(|stream| {
+        let resets = internet.serve(|mut stream| {
+            // Not before it is connected to.
+            stream.read_exact(&mut [0]).ok();
             rustix::net::sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO)).ok();
         });
         let many: Vec<String> = (1..=200).map(|n| format!("127.7.7.{n}")).collect();
