@@ -35,6 +35,7 @@ pub use addresses::{DNS, EXPLAIN, LISTENER_PORT, OWN, OWN_6, PROXY_PORT, STAND_I
 
 use std::io;
 use std::os::fd::OwnedFd;
+use tokio::runtime::LocalOptions;
 
 /// What the process has before it is put into its jail.
 #[derive(Debug)]
@@ -52,12 +53,14 @@ pub struct Setup {
 ///
 /// The runtime could not be made, or what `confine` gives.
 pub fn run(setup: Setup, confine: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Not a set of local tasks in another runtime: each wake-up of one of those by a socket is a
+    // system call more.
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().build_local(LocalOptions::default())?;
     // In a static program the library reads random bytes from a file, which it keeps open.
     getrandom::fill(&mut [0]).map_err(io::Error::other)?;
     // Nor is there a way to make a timer from within.
     let acceptor = atoll_sys::accept::Acceptor::new()?;
     confine()?;
-    let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, orders::serve(setup, acceptor))
+    runtime.block_on(orders::serve(setup, acceptor))
 }
