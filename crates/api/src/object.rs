@@ -31,3 +31,22 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
         T::deserialize(MapAccessDeserializer::new(map))
     }
 }
+
+/// Reads a struct from an object, or nothing from `null`.
+///
+/// # Errors
+/// As [`object`].
+pub fn some_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    let read = Option::<Whole<T>>::deserialize(deserializer)?;
+    Ok(read.map(|Whole(whole)| whole))
+}
+
+struct Whole<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Whole<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        object(deserializer).map(Self)
+    }
+}

@@ -2,8 +2,10 @@
 
 use crate::audit::AuditError;
 use crate::backend::BackendError;
+use crate::gateway::{OpenError, PrepareError};
 use crate::inside::InsideError;
 use crate::lifecycle::{CapExceeded, HoldError};
+use crate::network::NetworkError;
 use crate::records::RecordsError;
 use crate::state::Verb;
 use atoll_api::error::{ApiError, ErrorCode, ErrorDetails, Retry, TookEffect};
@@ -118,6 +120,20 @@ pub enum CreateError {
         /// The limit.
         time: Duration,
     },
+    /// What it is to reach is not understood.
+    #[error(transparent)]
+    Network(NetworkError),
+    /// Its network cannot be prepared.
+    #[error("the network could not be prepared")]
+    Prepare(#[source] PrepareError),
+    /// The gateway does not serve it; what was made of it is removed.
+    #[error("the network of sandbox {id} could not be opened")]
+    Gateway {
+        /// The id that it would have had.
+        id: SandboxId,
+        /// What failed.
+        source: Arc<OpenError>,
+    },
     /// It was deleted before it was made.
     #[error("the creation of sandbox {id} was cancelled")]
     Cancelled {
@@ -134,6 +150,30 @@ pub enum OperationError {
     NotFound {
         /// The id.
         id: SandboxId,
+    },
+    /// What it is to reach is not understood.
+    #[error("{source}")]
+    Network {
+        /// The id.
+        id: SandboxId,
+        /// What is wrong.
+        source: NetworkError,
+    },
+    /// Its network cannot be prepared.
+    #[error("the network could not be prepared")]
+    Prepare {
+        /// The id.
+        id: SandboxId,
+        /// What failed.
+        source: PrepareError,
+    },
+    /// The gateway does not take it; nothing is reached.
+    #[error("the network of sandbox {id} could not be changed, and is closed")]
+    Gateway {
+        /// The id.
+        id: SandboxId,
+        /// What failed.
+        source: Arc<OpenError>,
     },
     /// It makes no sense now.
     #[error("sandbox {id} is {state}: {} makes no sense", verb_word(*.verb))]
@@ -389,6 +429,10 @@ impl CreateError {
             Self::Backend { source, .. } => of_backend(self, source),
             Self::Workspace { source } => of_workspace(source),
             Self::Records { source, .. } => of_records(self, source),
+            Self::Network(error) => error.to_api(),
+            Self::Prepare(_) | Self::Gateway { .. } => {
+                plain(ErrorCode::Internal, self, "see the server's log")
+            }
             Self::Cancelled { .. } => plain(ErrorCode::Conflict, self, "ask again if it is wanted"),
             Self::TimedOut { limit, time, .. } => {
                 let next_step = "ask again; if it stays so, see the server's log";
@@ -419,6 +463,10 @@ impl OperationError {
                 let mut answer = hopeless(ErrorCode::WrongState, self, next_step);
                 answer.details.state = Some(*state);
                 answer
+            }
+            Self::Network { source, .. } => source.to_api(),
+            Self::Prepare { .. } | Self::Gateway { .. } => {
+                plain(ErrorCode::Internal, self, "see the server's log")
             }
             Self::NoService { .. } => {
                 hopeless(ErrorCode::NotFound, self, "list the services that it has")
@@ -476,6 +524,9 @@ impl OperationError {
             | Self::NotRunning { id, .. }
             | Self::NoService { id, .. }
             | Self::Unsupported { id, .. }
+            | Self::Network { id, .. }
+            | Self::Prepare { id, .. }
+            | Self::Gateway { id, .. }
             | Self::Busy { id }
             | Self::Hold { id, .. }
             | Self::TooManyExposures { id }

@@ -11,7 +11,7 @@
 //! | who changes a sandbox, and how | `owner` |
 //! | what a person has to decide | [`approvals`] |
 //! | what is secret | [`secrets`] |
-//! | what may be reached | [`network`] |
+//! | what may be reached | [`network`], [`gateway`] |
 //! | what is told to who looks back later | [`audit`] |
 //! | what can be asked | [`Engine`] |
 //! | what a sandbox that runs can be asked, in the API's words | [`inside`] |
@@ -29,6 +29,7 @@ mod directory;
 mod engine;
 pub mod error;
 pub mod exposure;
+pub mod gateway;
 pub mod guest;
 pub mod inside;
 pub mod lifecycle;

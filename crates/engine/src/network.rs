@@ -67,6 +67,9 @@ pub enum NetworkProblem {
     /// A secret would go to hosts that are not known, or where others can read it.
     #[error("a secret goes by https alone, to hosts of one name each")]
     SecretHost,
+    /// There is none of this name.
+    #[error("there is no secret {0}")]
+    NoSecret(SecretName),
     /// No place in a request for a secret.
     #[error(transparent)]
     Form(FormError),

@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::error::{hopeless, plain};
 use crate::oversight::Oversight;
+use crate::owner::Command;
 use atoll_api::audit::AuditKind;
 use atoll_api::error::{ApiError, ErrorCode};
 use atoll_api::secret::{Secret, SecretName};
@@ -120,6 +121,7 @@ impl Engine {
             oversight.change_secrets(set, what)
         })
         .await
+        .inspect(|_| self.secrets_changed())
     }
 
     /// Deletes a secret for `by`.
@@ -133,6 +135,7 @@ impl Engine {
             oversight.change_secrets(|secrets| secrets.delete(&stored), what)
         })
         .await
+        .inspect(|()| self.secrets_changed())
     }
 
     /// Does something with secrets that may wait for the disk.
@@ -142,5 +145,13 @@ impl Engine {
     ) -> Result<T, SecretsError> {
         let oversight = self.shared().oversight.clone();
         Ok(spawn_blocking(move || work(&oversight)).await.expect("it does not panic")?)
+    }
+
+    /// Has every sandbox that runs use the secrets as they are now. One that has too much to do
+    /// learns of it when it runs the next time.
+    fn secrets_changed(&self) {
+        for handle in self.shared().directory().handles() {
+            handle.mailbox.try_send(Command::SecretsChanged).ok();
+        }
     }
 }

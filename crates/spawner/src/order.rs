@@ -51,6 +51,9 @@ pub struct Order {
     /// have. The network is not captured where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<Vec<u16>>,
+    /// The certificate of an authority, in PEM, that programs are to trust beside the image's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
 }
 
 /// The root file system.

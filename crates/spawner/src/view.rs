@@ -45,6 +45,9 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
         view.push(bind(at, source, access));
         writable.extend(one.is_writable.then(|| at.to_owned()));
     }
+    if let Some(certificate) = &order.certificate {
+        view.extend(host::trust(&etc(order), None, certificate));
+    }
     if let Image::Directory(root) = &order.image {
         let places: Vec<PathBuf> = view.iter().map(|entry| entry.at.clone()).collect();
         let shown = host::image(root.as_path(), &places);
@@ -85,6 +88,16 @@ pub(crate) fn confinement(writable: Vec<PathBuf>, has_root: bool) -> Confinement
 }
 
 const ETC: &str = "/etc";
+
+/// Where the sandbox's `/etc` is on the host, before anything was written to it.
+fn etc(order: &Order) -> PathBuf {
+    match (&order.etc, &order.image) {
+        (Some(etc), _) => etc.as_path().to_owned(),
+        (None, Image::Host) => ETC.into(),
+        (None, Image::Directory(root)) => root.as_path().join("etc"),
+        (None, Image::Writable(layers)) => layers.lower.as_path().join("etc"),
+    }
+}
 
 /// What every sandbox has of its own.
 fn own(order: &Order) -> Vec<Entry> {

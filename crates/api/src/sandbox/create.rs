@@ -3,7 +3,8 @@
 use super::Workspace;
 use crate::exec::{ExecPattern, PATTERNS_COUNT_MAX};
 use crate::name::SandboxName;
-use crate::object::object;
+use crate::network::NetworkPolicy;
+use crate::object::{object, some_object};
 use crate::service::{SERVICES_COUNT_MAX, Service};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +68,10 @@ pub struct CreateSandbox {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64)]
     pub exec_ask: Vec<ExecPattern>,
+    /// What it may reach, by the gateway of the server. Nothing but its own loopback where nothing
+    /// is said; and only who has a network can be given more of it later.
+    #[serde(default, deserialize_with = "some_object", skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkPolicy>,
 }
 
 fn host_image() -> String {
@@ -85,6 +90,7 @@ impl Default for CreateSandbox {
             workspace: None,
             services: Vec::new(),
             exec_ask: Vec::new(),
+            network: None,
         }
     }
 }
@@ -228,6 +234,9 @@ impl CreateSandbox {
             workspace.validate()?;
         }
         self.validate_services()?;
+        if let Some(network) = &self.network {
+            network.validate()?;
+        }
         not_more("exec_ask", self.exec_ask.len(), PATTERNS_COUNT_MAX)?;
         for (field, value, least) in [
             ("limits.memory_bytes", self.limits.memory_bytes, 1 << 20),

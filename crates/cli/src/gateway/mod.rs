@@ -9,4 +9,4 @@ pub(crate) mod role;
 mod start;
 
 pub(crate) use attached::Attached;
-pub(crate) use start::Gateway;
+pub(crate) use start::{Gateway, program};

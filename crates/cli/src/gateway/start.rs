@@ -1,8 +1,11 @@
 //! Starting a gateway, and ending it.
 
+use super::host;
 use super::role::ROLE;
 use crate::env;
-use atoll_egress::control::{AskError, Order, Starter};
+use crate::error::CliError;
+use atoll_egress::control::{AskError, Order, Starter, Via};
+use atoll_engine::gateway::Program;
 use std::os::fd::BorrowedFd;
 use std::process::{Child, Command, Stdio};
 
@@ -22,6 +25,21 @@ fn command() -> Command {
         command.env(env::SSL_CERT_FILE.name, path);
     }
     command
+}
+
+/// How a server starts one, and what it is told first.
+///
+/// # Errors
+///
+/// The user named DNS servers that are none.
+pub(crate) fn program() -> Result<Program, CliError> {
+    host::resolver()?;
+    let begin = || {
+        // It was understood a moment ago, and the environment is as it was.
+        let resolver = host::resolver().unwrap_or_default();
+        vec![Order::Resolve(resolver), Order::Reach(Via::Direct)]
+    };
+    Ok(Program { command: Box::new(command), begin: Box::new(begin) })
 }
 
 impl Gateway {

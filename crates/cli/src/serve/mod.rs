@@ -166,13 +166,20 @@ async fn serve(prepared: Prepared<'_>) -> Result<Status, CliError> {
     let Prepared { backend, capacity, keys, places, unix, tcp, .. } = prepared;
     let Prepared { previews_tcp, previews, names, signals, .. } = prepared;
     let clock = Arc::new(SystemClock);
+    let gateway = crate::gateway::program()?;
     let config = Config { sandboxes_max: capacity.sandboxes_max, ..Config::default() };
-    let engine = Engine::start(config, Arc::new(backend), clock.clone(), places.records())
-        .await
-        .map_err(|error| {
-            let state = places.state.display();
-            CliError::new(format!("cannot start on the state directory {state}")).because(error)
-        })?;
+    let engine = Engine::start_with(
+        config,
+        Arc::new(backend),
+        clock.clone(),
+        places.records(),
+        Some(gateway),
+    )
+    .await
+    .map_err(|error| {
+        let state = places.state.display();
+        CliError::new(format!("cannot start on the state directory {state}")).because(error)
+    })?;
     let engine = Arc::new(engine);
     let failed = |error| CliError::new("cannot watch a socket").because(error);
     let mut server = Server::new(Parts {

@@ -4,7 +4,7 @@ use super::{BYTES_MAX, Order, Told};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use zeroize::Zeroizing;
 
 /// The other end of a gateway's socket.
@@ -51,6 +51,15 @@ impl Starter {
         Ok((Self { socket: ours }, theirs))
     }
 
+    /// Has neither orders nor what it tells be waited for from now on.
+    ///
+    /// # Errors
+    ///
+    /// Those of ioctl(2).
+    pub fn set_nonblocking(&self) -> io::Result<()> {
+        Ok(rustix::io::ioctl_fionbio(&self.socket, true)?)
+    }
+
     /// Gives an order, with listeners beside it.
     ///
     /// # Errors
@@ -91,5 +100,11 @@ impl Starter {
 impl AsFd for Starter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for Starter {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
     }
 }

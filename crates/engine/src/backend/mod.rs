@@ -32,6 +32,8 @@ pub struct Spec {
     /// All that leaves its network arrives at [`Backend::listeners`]: the ports that do so on
     /// kernels without nf_tables, beside DNS, 80 and 443. Nothing leaves where this is none.
     pub capture: Option<Vec<u16>>,
+    /// The certificate of an authority, in PEM, that programs are to trust beside the image's.
+    pub certificate: Option<String>,
 }
 
 /// A sandbox whose processes run or are frozen.

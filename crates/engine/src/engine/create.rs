@@ -5,11 +5,15 @@ use crate::backend::Progress;
 use crate::directory::Refusal;
 use crate::error::CreateError;
 use crate::exposure::Exposures;
+use crate::gateway::Remembered;
+use crate::network::{Network, NetworkError, NetworkProblem};
 use crate::owner::{Begin, Creation, CreationFailure, Handle, Late, Owner, Waiter};
 use crate::records::{Once, Record};
+use crate::secrets::stored_name;
 use crate::workspace::{Archive, Workspace};
 use atoll_api::exec::User;
 use atoll_api::id::{ID_BYTES, SandboxId};
+use atoll_api::network::NetworkPolicy;
 use atoll_api::sandbox::{CreateSandbox, InvalidRequest, Sandbox, Stage, State, Timeline};
 use atoll_api::service::{Ready, Service};
 use std::sync::Arc;
@@ -165,6 +169,7 @@ async fn wait(handle: &Handle, waiter: Option<Waiter>) -> Result<Sandbox, Create
             CreationFailure::Backend(source) => CreateError::Backend { id, source },
             CreationFailure::Workspace(source) => CreateError::Workspace { source },
             CreationFailure::Records(source) => CreateError::Records { id, source },
+            CreationFailure::Network(source) => CreateError::Gateway { id, source },
             CreationFailure::Cancelled => CreateError::Cancelled { id },
             CreationFailure::TimedOut(Late { what, limit, time }) => {
                 CreateError::TimedOut { id, what, limit, time }
@@ -190,6 +195,39 @@ fn check_services(services: &[Service]) -> Result<(), InvalidRequest> {
     Ok(())
 }
 
+/// What it may reach: understood, with all secrets that it names kept here.
+fn network(shared: &Shared, request: &CreateSandbox) -> Result<Option<Remembered>, CreateError> {
+    let Some(policy) = &request.network else { return Ok(None) };
+    let tier = shared.backend.tier();
+    let lacks = |capability| CreateError::Unsupported { tier, capability };
+    if shared.gateway.is_none() {
+        return Err(lacks("network"));
+    }
+    let understood = network_can_be(shared, policy).map_err(CreateError::Network)?;
+    if policy.secrets.iter().any(|secret| secret.file.is_some()) {
+        return Err(lacks("secret_files"));
+    }
+    Remembered::new(policy.clone(), &understood).map(Some).map_err(CreateError::Prepare)
+}
+
+/// Understands a policy, and looks whether the secrets that it names are kept.
+pub(crate) fn network_can_be(
+    shared: &Shared,
+    policy: &NetworkPolicy,
+) -> Result<Network, NetworkError> {
+    let understood = crate::network::policy(policy)?;
+    let secrets = &shared.oversight.secrets;
+    for (index, secret) in policy.secrets.iter().enumerate() {
+        // What cannot be read is told of when it is used.
+        if matches!(secrets.get(&stored_name(&secret.name)), Ok(None)) {
+            let field = format!("network.secrets.{index}.name");
+            let problem = NetworkProblem::NoSecret(secret.name.clone());
+            return Err(NetworkError { field, problem });
+        }
+    }
+    Ok(understood)
+}
+
 /// Turns a request into what will be recorded: checked, with defaults, within the caps
 /// and within what the tier can do.
 fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateError> {
@@ -202,6 +240,7 @@ fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateErr
         return Err(CreateError::Unsupported { tier, capability });
     }
     check_services(&request.services)?;
+    let network = network(shared, request)?;
     let wants_root = request.services.iter().any(|service| service.user == User::Root);
     if wants_root && !shared.backend.capabilities().user_root {
         return Err(CreateError::Unsupported { tier, capability: "user_root" });
@@ -228,5 +267,6 @@ fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateErr
         services: request.services.clone(),
         workspace: None,
         exec_ask: request.exec_ask.clone(),
+        network,
     })
 }

@@ -7,6 +7,7 @@ mod create;
 mod expose;
 mod start;
 
+pub(crate) use create::network_can_be;
 pub use create::{Beside, Got};
 
 use crate::approvals::Approvals;
@@ -16,6 +17,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::error::OperationError;
+use crate::gateway::{Gateway, Kept};
 use crate::inside::Wake;
 use crate::lifecycle::HoldId;
 use crate::oversight::Oversight;
@@ -27,6 +29,7 @@ use atoll_api::audit::{AUDIT_PAGE_COUNT_MAX, AuditKind};
 use atoll_api::exec::Exec;
 use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
+use atoll_api::network::NetworkPolicy;
 use atoll_api::sandbox::{
     Cursor, Event, HoldCause, InvalidRequest, Lifecycle, ListSandboxes, Sandbox, SandboxPage,
     State, Tier, Timeline,
@@ -61,6 +64,10 @@ pub(crate) struct Shared {
     pub(crate) records: Records,
     pub(crate) oversight: Arc<Oversight>,
     pub(crate) approvals: Approvals,
+    /// The way out of all sandboxes, where the server has one.
+    pub(crate) gateway: Option<Gateway>,
+    /// Names that have addresses in them.
+    pub(crate) names: Kept,
     /// Turns true when the engine shuts down.
     closing: watch::Sender<bool>,
     directory: Mutex<Directory>,
@@ -201,6 +208,29 @@ impl Engine {
         let config = &self.shared.config;
         let lifecycle = config.caps.lifecycle(lifecycle, config.defaults.lifecycle)?;
         self.ask(id, |reply| Command::SetLifecycle { lifecycle, reply }).await
+    }
+
+    /// What it may reach; none if it has no network but its own loopback.
+    ///
+    /// # Errors
+    /// As for every operation.
+    pub async fn network(&self, id: SandboxId) -> Result<Option<NetworkPolicy>, OperationError> {
+        self.ask(id, |reply| Command::Network { reply }).await
+    }
+
+    /// Has it reach what `policy` says from now on, all at once: connections that are not allowed
+    /// any more are broken off. `by` is who wants that.
+    ///
+    /// # Errors
+    /// If it was made without a network, where the policy is not understood, and as for every
+    /// operation. Where the gateway does not take it, nothing is reached.
+    pub async fn set_network(
+        &self,
+        id: SandboxId,
+        policy: NetworkPolicy,
+        by: String,
+    ) -> Result<NetworkPolicy, OperationError> {
+        self.ask(id, |reply| Command::SetNetwork { policy: Box::new(policy), by, reply }).await
     }
 
     /// Holds it awake for `bound` at most, or until it is released.

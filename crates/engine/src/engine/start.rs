@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::error::StartError;
+use crate::gateway::{Keeper as GatewayKeeper, Kept, Program};
 use crate::oversight::Oversight;
 use crate::owner::{Begin, Owner};
 use crate::reconcile::{self, Action, Plan};
@@ -46,9 +47,24 @@ impl Engine {
         clock: Arc<dyn Clock>,
         path: PathBuf,
     ) -> Result<Self, StartError> {
+        Self::start_with(config, backend, clock, path, None).await
+    }
+
+    /// The same with a gateway, without which no sandbox has a network.
+    ///
+    /// # Errors
+    /// The same; where the gateway cannot be started, sandboxes wait for it.
+    pub async fn start_with(
+        config: Config,
+        backend: Arc<dyn Backend>,
+        clock: Arc<dyn Clock>,
+        path: PathBuf,
+        gateway: Option<Program>,
+    ) -> Result<Self, StartError> {
         let host = backend.clone();
         let (host_clock, begun_at) = (clock.clone(), clock.now());
         let beside = path.parent().unwrap_or(Path::new(".")).to_owned();
+        let names = Kept::of(&beside);
         let looked = task::spawn_blocking(move || {
             let (records, known) =
                 Records::open(&path, config.records_bytes_max).map_err(StartError::Records)?;
@@ -66,7 +82,13 @@ impl Engine {
             looked.await.expect("neither of them panics")?;
         let oversight = Arc::new(oversight);
         let (approvals, keeper) = Approvals::new(asked, oversight.clone());
+        let gateway = gateway.map(|program| {
+            GatewayKeeper::new(program, oversight.clone(), approvals.clone(), names.clone())
+        });
+        let (gateway, gateway_keeper) = gateway.unzip();
         let shared = Arc::new(Shared {
+            gateway,
+            names,
             config,
             backend,
             clock,
@@ -82,6 +104,9 @@ impl Engine {
         tracing::info!(known, unknown, "sandboxes of earlier servers");
         engine.spawn(keep_synchronised(engine.shared.clone()));
         engine.spawn(keep_approvals(engine.shared.clone(), keeper));
+        if let Some(keeper) = gateway_keeper {
+            engine.spawn(keep_gateway(engine.shared.clone(), keeper));
+        }
         engine.carry_out(plan).await;
         Ok(engine)
     }
@@ -214,6 +239,14 @@ async fn keep_approvals(shared: Arc<Shared>, keeper: Keeper) {
     let mut closing = shared.closing.subscribe();
     tokio::select! {
         () = keeper.run(&shared.records) => {}
+        _ = closing.wait_for(|&is_closing| is_closing) => {}
+    }
+}
+
+async fn keep_gateway(shared: Arc<Shared>, keeper: GatewayKeeper) {
+    let mut closing = shared.closing.subscribe();
+    tokio::select! {
+        () = keeper.run() => {}
         _ = closing.wait_for(|&is_closing| is_closing) => {}
     }
 }

@@ -66,6 +66,7 @@ impl Owner {
         self.exit = Exit::none();
         self.guest.send_replace(None);
         self.services.let_go();
+        self.close_network();
     }
 
     /// Says whether the guest is frozen, so that its silence is no loss, or runs.

@@ -3,6 +3,7 @@
 use crate::backend::{BackendError, Progress};
 use crate::error::OperationError;
 use crate::exposure::{Exposure, Exposures, Wanted};
+use crate::gateway::OpenError;
 use crate::guest::Guest;
 use crate::inside::InsideError;
 use crate::lifecycle::HoldId;
@@ -10,6 +11,7 @@ use crate::records::RecordsError;
 use crate::services::Statuses;
 use crate::state::Verb;
 use atoll_api::id::SandboxId;
+use atoll_api::network::NetworkPolicy;
 use atoll_api::sandbox::{HoldCause, Lifecycle, Sandbox};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,6 +32,14 @@ pub(crate) enum Command {
         lifecycle: Lifecycle,
         reply: Reply<Sandbox>,
     },
+    Network {
+        reply: Reply<Option<NetworkPolicy>>,
+    },
+    SetNetwork {
+        policy: Box<NetworkPolicy>,
+        by: String,
+        reply: Reply<NetworkPolicy>,
+    },
     Hold {
         cause: HoldCause,
         bound: Duration,
@@ -46,6 +56,8 @@ pub(crate) enum Command {
         port: u16,
         reply: Reply<()>,
     },
+    /// Secrets are others than they were.
+    SecretsChanged,
     /// Something has worked inside, however short it was.
     Worked,
     /// A command that somebody asked for has ended.
@@ -94,6 +106,7 @@ pub(crate) enum CreationFailure {
     Backend(Arc<BackendError>),
     Workspace(Arc<InsideError>),
     Records(Arc<RecordsError>),
+    Network(Arc<OpenError>),
     Cancelled,
     TimedOut(Late),
 }

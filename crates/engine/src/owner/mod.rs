@@ -11,6 +11,7 @@
 mod expose;
 mod host;
 mod mailbox;
+mod network;
 mod removal;
 mod transitions;
 
@@ -87,6 +88,8 @@ pub(crate) struct Owner {
     stuck: Option<JoinHandle<()>>,
     /// The request that made it, until it is written that it came true.
     once: Option<Once>,
+    /// The gateway serves it.
+    has_network: bool,
 }
 
 /// What an owner that waits is woken by.
@@ -132,6 +135,7 @@ impl Owner {
             removal: Removal::Due,
             stuck: None,
             once: None,
+            has_network: false,
         };
         (owner, handle)
     }
@@ -201,6 +205,12 @@ impl Owner {
                 let id = self.record.id;
                 let done = done.map_err(|source| OperationError::Records { id, source });
                 reply.give(done.map(|()| self.view.borrow().clone()));
+            }
+            Command::Network { reply } => self.tell_network(reply),
+            Command::SecretsChanged => self.renew_secrets().await,
+            Command::SetNetwork { policy, by, reply } => {
+                let set = self.set_network(*policy, by).await;
+                reply.give(set);
             }
             Command::Hold { cause, bound, reply } => {
                 let held = self.activity.hold(self.shared.clock.now(), cause, bound);

@@ -107,6 +107,7 @@ impl Owner {
             return self.write(what, Fate::Keep).await.unwrap_or_default();
         }
         self.removal = Removal::Done;
+        self.shared.names.gone(self.record.id);
         self.shared.directory().forget(self.record.name.as_ref(), self.record.id);
         // If it cannot be forgotten now, the next start finds nothing to remove and
         // forgets it then.
@@ -147,10 +148,15 @@ impl Owner {
                 reply.give(Err(gone));
             }
             Command::Hold { reply, .. } => reply.give(Err(gone)),
+            Command::Network { reply } => reply.give(Err(gone)),
+            Command::SetNetwork { reply, .. } => reply.give(Err(gone)),
             Command::RestartService { reply, .. } => reply.give(Err(gone)),
             Command::Expose { reply, .. } => reply.give(Err(gone)),
             Command::Unexpose { reply, .. } => reply.give(Err(gone)),
-            Command::Release { .. } | Command::Worked | Command::FirstDone { .. } => {}
+            Command::Release { .. }
+            | Command::SecretsChanged
+            | Command::Worked
+            | Command::FirstDone { .. } => {}
         }
     }
 

@@ -69,6 +69,7 @@ impl Owner {
                 CreationFailure::Backend(Arc::new(error))
             }
         })?;
+        self.open_network().await.map_err(|error| CreationFailure::Network(Arc::new(error)))?;
         let has_dependencies = workspace.is_some() || !self.record.services.is_empty();
         if let Some(workspace) = workspace {
             let made = self.make_workspace(workspace).await?;
@@ -130,6 +131,9 @@ impl Owner {
                 format!("its workspace could not be made: {error}")
             }
             CreationFailure::Records(error) => format!("it could not be recorded: {error}"),
+            CreationFailure::Network(error) => {
+                format!("its network could not be opened: {}", chain(&**error))
+            }
             CreationFailure::Cancelled => "its creation was cancelled".to_owned(),
             CreationFailure::TimedOut(late) => format!("{} took too long", late.what),
         };
@@ -171,6 +175,8 @@ impl Owner {
         match self.call(|backend, id| backend.thaw(id)).await {
             Ok(()) => {
                 self.expect_silence(false);
+                // An earlier server may have frozen it.
+                self.open_network_again().await;
                 if !self.services.are_kept() {
                     // An earlier server had frozen it.
                     self.keep_services();
@@ -198,6 +204,7 @@ impl Owner {
         let alive = self.call(move |backend, id| backend.start(id, &spec, &progress)).await;
         match alive.and_then(|alive| self.lives(alive)) {
             Ok(()) => {
+                self.open_network_again().await;
                 // One whose guest is silent is found out by whoever asks it for something.
                 self.start_services().await.unwrap_or_default();
                 self.activity.runs(self.shared.clock.now(), Some(Duration::ZERO));
@@ -286,6 +293,7 @@ impl Owner {
             Ok(()) => {
                 self.expect_silence(self.record.state == State::Paused);
                 if self.record.state == State::Running {
+                    self.open_network_again().await;
                     self.keep_services();
                 }
             }

@@ -2,6 +2,7 @@
 
 use crate::backend::Spec;
 use crate::exposure::Exposures;
+use crate::gateway::Remembered;
 use atoll_api::exec::ExecPattern;
 use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
@@ -63,16 +64,23 @@ pub struct Record {
     /// Commands that a person is asked about.
     #[serde(default)]
     pub exec_ask: Vec<ExecPattern>,
+    /// What it may reach; nothing but its own loopback if nothing is said.
+    #[serde(default)]
+    pub network: Option<Remembered>,
 }
 
 impl Record {
     /// What its backend has to know.
     pub fn spec(&self) -> Spec {
+        let network = self.network.as_ref();
+        let mut env = self.env.clone();
+        env.0.extend(network.map(Remembered::variables).unwrap_or_default());
         Spec {
             image: self.image.clone(),
-            env: self.env.clone(),
+            env,
             limits: self.limits,
-            capture: None,
+            capture: network.map(Remembered::ports),
+            certificate: network.and_then(Remembered::certificate),
         }
     }
 

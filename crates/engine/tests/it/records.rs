@@ -61,6 +61,7 @@ fn record(n: u8, name: Option<&str>) -> Record {
         exposures: [(5173, exposure())].into(),
         services: vec![service()],
         exec_ask: vec!["git push *".parse().unwrap()],
+        network: None,
         workspace: Some("/home/user/app".try_into().unwrap()),
     }
 }

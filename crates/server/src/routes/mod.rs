@@ -15,6 +15,7 @@ mod execs;
 mod files;
 mod git;
 mod keys;
+mod network;
 mod ports;
 mod sandboxes;
 mod secrets;
@@ -93,6 +94,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(execs::routes())
         .merge(files::routes())
         .merge(keys::routes())
+        .merge(network::routes())
         .merge(ports::routes())
         .merge(secrets::routes())
         .merge(server::routes())

@@ -1,5 +1,6 @@
 //! Sandboxes: made, listed, changed and deleted.
 
+use super::network::may_reach;
 use crate::access::{Caller, Reader, Runner};
 use crate::answer::{Json, json};
 use crate::app::App;
@@ -112,6 +113,7 @@ async fn create(
 ) -> Result<Response, Failure> {
     let Wanted { request, beside, fault } = wanted;
     may_name_image(caller, &request)?;
+    may_have_network(caller, &request)?;
     let Some(key) = IdempotencyKey::of(caller, &headers)? else {
         let made = app.create(request, beside).await;
         return Ok(json(StatusCode::CREATED, &made.map_err(|error| fault.or(error))?));
@@ -130,6 +132,10 @@ fn may_name_image(caller: Caller, request: &CreateSandbox) -> Result<(), Failure
         return Err(Failure::scope(Scope::Admin));
     }
     Ok(())
+}
+
+fn may_have_network(caller: Caller, request: &CreateSandbox) -> Result<(), Failure> {
+    request.network.as_ref().map_or(Ok(()), |network| may_reach(caller, network))
 }
 
 /// Give the sandbox of a name, made if there is none
@@ -157,6 +163,7 @@ async fn get_or_create(
 ) -> Result<Response, Failure> {
     let Wanted { mut request, beside, fault } = wanted;
     may_name_image(caller, &request)?;
+    may_have_network(caller, &request)?;
     let Named::Name(name) = named else {
         return Err(Failure::field("sandbox", "a sandbox cannot be made with a given id")
             .next_step("write a name in the path"));

@@ -94,6 +94,7 @@ impl Host {
             open_files: Some(256),
             processes: None,
             capture: None,
+            certificate: None,
         }
     }
 

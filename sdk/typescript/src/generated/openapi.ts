@@ -521,6 +521,11 @@ export interface components {
             /** @description A name, unique among the sandboxes that are there. */
             name?: components["schemas"]["SandboxName"];
             /**
+             * @description What it may reach, by the gateway of the server. Nothing but its own loopback where nothing
+             *     is said; and only who has a network can be given more of it later.
+             */
+            network?: components["schemas"]["NetworkPolicy"];
+            /**
              * @description What is to run in it whenever it runs. Creation waits until each is ready or has
              *     failed; one that fails does not make the creation fail.
              */
@@ -799,6 +804,9 @@ export interface components {
         } | {
             /** @enum {string} */
             kind: "lifecycle_set";
+        } | {
+            /** @enum {string} */
+            kind: "network_set";
         } | {
             /** @enum {string} */
             kind: "exposed";
@@ -1323,6 +1331,77 @@ export interface components {
             /** @description Where to; the new name itself, not the directory to put it in. */
             to: components["schemas"]["Octets"];
         };
+        /** @description How much may pass in the whole life of a sandbox. What is not said is not bounded. */
+        NetworkBudgets: {
+            /**
+             * Format: int64
+             * @description Bytes, both ways together.
+             */
+            bytesMax?: number;
+            /**
+             * Format: int64
+             * @description Bytes to and from one host.
+             */
+            bytesPerHostMax?: number;
+            /**
+             * Format: int64
+             * @description Requests of HTTP.
+             */
+            requestsMax?: number;
+            /**
+             * Format: int64
+             * @description Requests of HTTP to one host.
+             */
+            requestsPerHostMax?: number;
+        };
+        /**
+         * @description What the sandbox may reach. The order is from widest to strictest.
+         * @enum {string}
+         */
+        NetworkMode: "rules" | "none";
+        /**
+         * @description What a sandbox may reach. `{"presets": ["python"], "allow": ["api.example.org"]}` is such a
+         *     policy; with `{}` nothing is reached, but more may be allowed while the sandbox lives.
+         *
+         *     A rule is `[PROTOCOL://][METHOD[,METHOD]@]HOST[:PORT[,PORT]][/PATH]`. The most precise one
+         *     decides; among equally precise ones `deny` comes before `ask`, and `ask` before `allow` and
+         *     presets. What no rule is about is refused.
+         */
+        NetworkPolicy: {
+            /** @description Rules: what may be reached. */
+            allow?: string[];
+            /** @description Rules: what a person is asked about. */
+            ask?: string[];
+            /** @description How much may pass. */
+            budgets?: components["schemas"]["NetworkBudgets"];
+            /** @description Rules: what is refused. */
+            deny?: string[];
+            /** @description Refused names lead to an answer with the reason. */
+            explain?: boolean;
+            /** @description Hosts are reached over IPv6 too. */
+            ipv6?: boolean;
+            /** @description `rules`, or `none`: loopback inside and nothing else, whatever the rules say. */
+            mode?: components["schemas"]["NetworkMode"];
+            /** @description Names of lists of hosts that are often allowed together. */
+            presets?: string[];
+            /** @description `HTTP_PROXY` and its like are set inside, for programs that want them. */
+            proxyVariables?: boolean;
+            /** @description Secrets of the server, and what becomes of them. To say so needs a key of scope `admin`. */
+            secrets?: components["schemas"]["NetworkSecret"][];
+        };
+        /** @description A secret and what becomes of it: either `at` and `as`, or `file`. */
+        NetworkSecret: {
+            /** @description Where in a request it is put. */
+            as?: components["schemas"]["SecretUse"];
+            /** @description Rules about the hosts that get it: of one name each, by https alone. */
+            at?: string[];
+            /** @description The variable inside that holds what stands for it. */
+            env?: string;
+            /** @description The file inside that has the value itself: whatever runs there can read it and send it on. */
+            file?: string;
+            /** @description Its name. */
+            name: components["schemas"]["SecretName"];
+        };
         /** @description A key that was just made. `Debug` does not show the secret. */
         NewKey: {
             /** @description What is known of it from now on. */
@@ -1595,6 +1674,11 @@ export interface components {
          * @example GITHUB
          */
         SecretName: string;
+        /**
+         * @description Where in a request a secret is put: `bearer`, `basic:USER`, `header:NAME` or `query:NAME`.
+         * @example bearer
+         */
+        SecretUse: string;
         /** @description All secrets of a server by name, without their values; there are at most 1000. */
         Secrets: {
             /** @description The secrets. */

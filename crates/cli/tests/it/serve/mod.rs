@@ -10,6 +10,7 @@ mod links;
 mod log;
 mod many;
 mod names;
+mod network;
 mod places;
 mod preview;
 mod severed;

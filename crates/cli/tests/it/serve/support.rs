@@ -1,5 +1,6 @@
 //! A server of a test's own, and what there is to ask it.
 
+use atoll_testkit::internet::Internet;
 use atoll_testkit::process::wait_until;
 use atoll_testkit::run::Project;
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,6 +24,7 @@ pub(crate) struct Served<'a> {
     project: &'a Project,
     pub(crate) child: Child,
     flags: Vec<String>,
+    environment: Vec<(&'static str, String)>,
 }
 
 impl<'a> Served<'a> {
@@ -39,8 +41,22 @@ impl<'a> Served<'a> {
         let mut command = command(project, flags);
         let child = change(&mut command).spawn().unwrap();
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let mut served = Self { project, child, flags };
+        let mut served = Self { project, child, flags, environment: Vec::new() };
         served.wait_for_it();
+        served
+    }
+
+    /// Starts one whose sandboxes can reach an internet of the test's own.
+    pub(crate) fn start_in(project: &'a Project, internet: &Internet) -> Self {
+        let roots = project.outside().join("authority.pem");
+        std::fs::write(&roots, internet.certificate()).unwrap();
+        let environment = vec![
+            ("ATOLL_DNS", internet.dns()),
+            ("SSL_CERT_FILE", roots.to_str().unwrap().to_owned()),
+        ];
+        let envs = environment.clone();
+        let mut served = Self::start_by(project, &[], |command| command.envs(envs));
+        served.environment = environment;
         served
     }
 
@@ -56,7 +72,8 @@ impl<'a> Served<'a> {
     /// Starts another one in its place, which has ended.
     pub(crate) fn again(&mut self) {
         let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
-        self.child = command(self.project, &flags).spawn().unwrap();
+        let environment = self.environment.clone();
+        self.child = command(self.project, &flags).envs(environment).spawn().unwrap();
         self.wait_for_it();
     }
 

@@ -163,6 +163,7 @@ pub(super) fn order(
         // An ordinary server's own processes would count too.
         processes: rustix::process::geteuid().is_root().then_some(PROCESSES),
         capture: spec.capture.clone(),
+        certificate: spec.certificate.clone(),
     })
 }
 

@@ -4,7 +4,13 @@ use std::io::Read as _;
 use std::time::Instant;
 
 fn spec() -> Spec {
-    Spec { image: "host".to_owned(), env: Env::default(), limits: Limits::default(), capture: None }
+    Spec {
+        image: "host".to_owned(),
+        env: Env::default(),
+        limits: Limits::default(),
+        capture: None,
+        certificate: None,
+    }
 }
 
 fn id(n: u8) -> SandboxId {

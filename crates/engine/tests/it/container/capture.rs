@@ -17,6 +17,7 @@ fn every_server_has_the_listeners_of_a_captured_network() {
         env: atoll_api::sandbox::Env::default(),
         limits: atoll_api::sandbox::Limits::default(),
         capture,
+        certificate: None,
     };
     let begin = |id, capture| {
         let backend = machine.backend();

@@ -1,0 +1,427 @@
+//! The task that keeps the gateway: starts it, tells it everything, hears what it tells.
+
+use super::{Gateway, GatewayError, Kept, Wish};
+use crate::approvals::{Approvals, AskError, Outcome, Question, Status};
+use crate::oversight::Oversight;
+use atoll_api::approval::{ApprovalWhat, GrantScope};
+use atoll_api::audit::AuditKind;
+use atoll_api::denial::{Denial, DenialProtocol};
+use atoll_api::id::SandboxId;
+use atoll_egress::control::{
+    self, Addition, AskError as OrderError, Asked, Decision, Order, Protocol, Starter, Told,
+};
+use atoll_sys::capture::Listeners;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+
+/// How long after its end another one is started.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How the gateway is started.
+pub struct Program {
+    /// What starts its process, with a control socket as standard input.
+    pub command: Box<dyn Fn() -> Command + Send + Sync>,
+    /// What it is told first, as this machine is then.
+    pub begin: Box<dyn Fn() -> Vec<Order> + Send + Sync>,
+}
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Program(..)")
+    }
+}
+
+/// Keeps it.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    program: Program,
+    oversight: Arc<Oversight>,
+    approvals: Approvals,
+    kept: Kept,
+    wishes: mpsc::UnboundedReceiver<Wish>,
+    sender: mpsc::UnboundedSender<Wish>,
+    sandboxes: HashMap<u64, Served>,
+    last: u64,
+    process: Option<Process>,
+    /// Orders that are not given yet, with the number of whose listeners go along.
+    orders: VecDeque<(Order, Option<u64>)>,
+}
+
+#[derive(Debug)]
+struct Process {
+    control: AsyncFd<Starter>,
+    child: Child,
+    is_ready: bool,
+}
+
+#[derive(Debug)]
+struct Served {
+    id: SandboxId,
+    addition: Box<Addition>,
+    listeners: Listeners,
+    /// Who waits for a word about it.
+    waits: Vec<oneshot::Sender<Result<(), GatewayError>>>,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Keeper {
+    /// A gateway that is started when it is run, and what can be asked of it.
+    pub(crate) fn new(
+        program: Program,
+        oversight: Arc<Oversight>,
+        approvals: Approvals,
+        kept: Kept,
+    ) -> (Gateway, Self) {
+        let (sender, wishes) = mpsc::unbounded_channel();
+        let keeper = Self {
+            program,
+            oversight,
+            approvals,
+            kept,
+            wishes,
+            sender: sender.clone(),
+            sandboxes: HashMap::new(),
+            last: 0,
+            process: None,
+            orders: VecDeque::new(),
+        };
+        (Gateway { wishes: sender }, keeper)
+    }
+
+    /// Keeps it until it is dropped.
+    pub(crate) async fn run(mut self) {
+        let mut again = Instant::now();
+        loop {
+            if self.process.is_none() && Instant::now() >= again {
+                self.start();
+                again = Instant::now() + AGAIN_AFTER;
+            }
+            let event = match &self.process {
+                Some(process) => {
+                    let interest = match self.orders.is_empty() {
+                        true => Interest::READABLE,
+                        false => Interest::READABLE | Interest::WRITABLE,
+                    };
+                    tokio::select! {
+                        wish = self.wishes.recv() => Event::Wish(wish),
+                        ready = process.control.ready(interest) => {
+                            if let Ok(mut ready) = ready {
+                                ready.clear_ready();
+                            }
+                            Event::Process
+                        }
+                    }
+                }
+                None => tokio::select! {
+                    wish = self.wishes.recv() => Event::Wish(wish),
+                    () = sleep_until(again) => Event::Again,
+                },
+            };
+            match event {
+                Event::Wish(None) => return,
+                Event::Wish(Some(wish)) => self.grant(wish),
+                Event::Process => {
+                    if let Err(error) = self.talk() {
+                        self.died(&error);
+                    }
+                }
+                Event::Again => {}
+            }
+        }
+    }
+
+    fn start(&mut self) {
+        match self.spawn() {
+            Ok(process) => self.process = Some(process),
+            Err(error) => {
+                tracing::error!(%error, "the gateway cannot be started");
+            }
+        }
+    }
+
+    fn spawn(&self) -> std::io::Result<Process> {
+        let (starter, theirs) = Starter::pair()?;
+        starter.set_nonblocking()?;
+        let mut command = (self.program.command)();
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn()?;
+        #[expect(
+            deprecated,
+            reason = "what is in its place is unsafe, and a Starter keeps its own"
+        )]
+        let control = AsyncFd::new(starter)?;
+        Ok(Process { control, child, is_ready: false })
+    }
+
+    fn died(&mut self, error: &OrderError) {
+        self.process = None;
+        self.orders.clear();
+        let cause = crate::error::chain(error);
+        tracing::error!(
+            cause,
+            "the gateway has ended; nothing is reached until another one serves"
+        );
+        self.oversight.tell(None, AuditKind::GatewayDied { cause });
+    }
+
+    /// Hears all that there is, and gives all orders that there is room for.
+    fn talk(&mut self) -> Result<(), OrderError> {
+        let is_blocked = |error: &OrderError| matches!(error, OrderError::Io(error) if error.kind() == std::io::ErrorKind::WouldBlock);
+        loop {
+            let Some(process) = &self.process else { return Ok(()) };
+            match process.control.get_ref().hear() {
+                Ok(told) => self.hear(told),
+                Err(error) if is_blocked(&error) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        while let Some((order, number)) = self.orders.pop_front() {
+            let Some(process) = &self.process else { return Ok(()) };
+            let served = number.and_then(|number| self.sandboxes.get(&number));
+            let sockets: Vec<BorrowedFd<'_>> = served
+                .map(|served| served.listeners.tcp.iter().chain(&served.listeners.udp))
+                .into_iter()
+                .flatten()
+                .map(|socket| socket.as_fd())
+                .collect();
+            match process.control.get_ref().order(&order, &sockets) {
+                Ok(()) => {}
+                Err(error) if is_blocked(&error) => {
+                    self.orders.push_front((order, number));
+                    break;
+                }
+                Err(OrderError::TooLong { bytes }) => {
+                    let error = OrderError::TooLong { bytes };
+                    if let Some(served) = number.and_then(|number| self.sandboxes.get_mut(&number))
+                    {
+                        served.answer(Err(GatewayError::Refused(error.to_string())));
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn order(&mut self, order: Order, number: Option<u64>) {
+        // One that is not there yet is told everything when it is.
+        if self.process.as_ref().is_some_and(|process| process.is_ready) {
+            self.orders.push_back((order, number));
+            if let Err(error) = self.talk() {
+                self.died(&error);
+            }
+        }
+    }
+
+    fn number(&self, id: SandboxId) -> Option<u64> {
+        self.sandboxes.iter().find(|(_, served)| served.id == id).map(|(number, _)| *number)
+    }
+
+    fn grant(&mut self, wish: Wish) {
+        match wish {
+            Wish::Serve { id, mut addition, listeners, reply } => {
+                self.leave(id);
+                self.last += 1;
+                addition.sandbox = self.last;
+                addition.tcp = listeners.tcp.len();
+                let order = Order::Add(addition.clone());
+                let served = Served { id, addition, listeners, waits: vec![reply] };
+                self.sandboxes.insert(self.last, served);
+                self.order(order, Some(self.last));
+            }
+            Wish::Change { id, rules, reply } => {
+                let Some(number) = self.number(id) else {
+                    // It is served when it runs, by the rules that are then.
+                    reply.send(Ok(())).ok();
+                    return;
+                };
+                if let Some(served) = self.sandboxes.get_mut(&number) {
+                    served.addition.rules = (*rules).clone();
+                    served.waits.push(reply);
+                }
+                self.order(Order::Change { sandbox: number, rules: *rules }, Some(number));
+            }
+            Wish::Leave { id } => self.leave(id),
+            Wish::Decide { number, question, decision } => {
+                self.order(Order::Decide { sandbox: number, question, decision }, None);
+            }
+        }
+    }
+
+    fn leave(&mut self, id: SandboxId) {
+        if let Some(number) = self.number(id) {
+            self.sandboxes.remove(&number);
+            self.order(Order::Remove { sandbox: number }, None);
+        }
+    }
+
+    fn hear(&mut self, told: Told) {
+        match told {
+            Told::Ready => self.ready(),
+            Told::Added { sandbox } | Told::Changed { sandbox } => self.answer(sandbox, Ok(())),
+            Told::Failed { sandbox, text } => {
+                self.answer(sandbox, Err(GatewayError::Refused(text)));
+            }
+            Told::Named { sandbox, name } => {
+                if let Some(served) = self.sandboxes.get_mut(&sandbox) {
+                    served.addition.stand_ins.names.push(name.clone());
+                    if let Err(error) = self.kept.named(served.id, &name) {
+                        tracing::warn!(sandbox = %served.id, %error, "a name cannot be kept");
+                    }
+                }
+            }
+            Told::Denied { sandbox, denial } => self.denied(sandbox, denial),
+            Told::Question { sandbox, question, asked } => self.question(sandbox, question, asked),
+            Told::Reached { sandbox, host, port } => {
+                let what = AuditKind::EgressAllowed { host, port, rule: None };
+                self.tell(sandbox, what);
+            }
+            Told::Used { sandbox, secret, host, port } => {
+                if let Ok(name) = secret.parse() {
+                    self.tell(sandbox, AuditKind::SecretUsed { name, host, port });
+                }
+            }
+            Told::Redacted { sandbox, secret, host, .. } => {
+                if let Some(served) = self.sandboxes.get(&sandbox) {
+                    tracing::warn!(sandbox = %served.id, secret, host, "a secret was in an answer");
+                }
+            }
+            Told::Deaf { sandbox } => {
+                if let Some(served) = self.sandboxes.get(&sandbox) {
+                    tracing::warn!(sandbox = %served.id, "its network has ended within");
+                }
+            }
+            Told::Counted { .. } => {}
+        }
+    }
+
+    fn ready(&mut self) {
+        self.oversight.tell(None, AuditKind::GatewayStarted);
+        if let Some(process) = &mut self.process {
+            process.is_ready = true;
+        }
+        self.orders = (self.program.begin)().into_iter().map(|order| (order, None)).collect();
+        for (number, served) in &self.sandboxes {
+            self.orders.push_back((Order::Add(served.addition.clone()), Some(*number)));
+        }
+    }
+
+    fn answer(&mut self, number: u64, answer: Result<(), GatewayError>) {
+        if let Some(served) = self.sandboxes.get_mut(&number) {
+            served.answer(answer);
+        }
+    }
+
+    fn tell(&self, number: u64, what: AuditKind) {
+        if let Some(served) = self.sandboxes.get(&number) {
+            self.oversight.tell(Some(served.id), what);
+        }
+    }
+
+    fn denied(&self, number: u64, denial: control::Denial) {
+        let Some(served) = self.sandboxes.get(&number) else { return };
+        let control::Denial { code, host, port, protocol, method, path, rule, .. } = denial;
+        let port = (port != 0).then_some(port);
+        self.oversight.tell(
+            Some(served.id),
+            AuditKind::EgressDenied {
+                code: code.clone(),
+                host: host.clone(),
+                port,
+                method: method.clone(),
+                path: path.clone(),
+                rule: rule.clone(),
+                count: denial.count,
+            },
+        );
+        let kept = Denial {
+            seq: 0,
+            at: self.oversight.clock.now(),
+            code,
+            host,
+            port,
+            protocol: match protocol {
+                Protocol::Dns => DenialProtocol::Dns,
+                Protocol::Tcp => DenialProtocol::Tcp,
+                Protocol::Tls => DenialProtocol::Tls,
+                Protocol::Http => DenialProtocol::Http,
+            },
+            method,
+            path,
+            rule,
+            layer: None,
+            message: denial.message,
+            next_step: denial.next_step,
+            count: denial.count,
+        };
+        self.oversight.denials.keep(served.id, kept);
+    }
+
+    fn question(&self, number: u64, question: u64, asked: Asked) {
+        let Some(served) = self.sandboxes.get(&number) else { return };
+        let Asked { host, port, method, path, rule, .. } = asked;
+        let name = format!("{host}:{port}");
+        let what = ApprovalWhat::Network { host, port: Some(port), method, path };
+        let asked = Question { sandbox: served.id, what, rule, name };
+        let (approvals, wishes) = (self.approvals.clone(), self.sender.clone());
+        tokio::spawn(async move {
+            let decision = decided(&approvals, asked).await;
+            wishes.send(Wish::Decide { number, question, decision }).ok();
+        });
+    }
+}
+
+enum Event {
+    Wish(Option<Wish>),
+    Process,
+    Again,
+}
+
+impl Served {
+    fn answer(&mut self, answer: Result<(), GatewayError>) {
+        for wait in self.waits.drain(..) {
+            // Whoever asked may have gone.
+            wait.send(answer.clone()).ok();
+        }
+    }
+}
+
+/// What somebody decides, however long that takes.
+async fn decided(approvals: &Approvals, question: Question) -> Decision {
+    let deny = |reason| Decision::Deny { reason };
+    let allow = |scope| match scope {
+        GrantScope::Once => Decision::Once,
+        // How long it holds is kept by who approves: it is asked again soon.
+        GrantScope::Sandbox | GrantScope::Always => Decision::Allow { seconds: Some(ASKED_AGAIN) },
+    };
+    match approvals.ask(question).await {
+        Ok(asked) => match asked.status {
+            Status::Approved(scope) => allow(scope),
+            Status::Denied(reason) => deny(reason),
+            Status::Pending => match approvals.decided(asked.id).await {
+                Outcome::Approved(scope) => allow(scope),
+                Outcome::Denied(reason) => deny(reason),
+                Outcome::Expired | Outcome::ShuttingDown => Decision::Expire,
+            },
+        },
+        Err(AskError::ShuttingDown) => Decision::Expire,
+        Err(error) => deny(Some(error.to_string())),
+    }
+}
+
+/// Seconds after which an approval is looked up once more: it may have ended, or been taken back.
+const ASKED_AGAIN: u64 = 30;

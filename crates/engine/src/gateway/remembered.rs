@@ -1,0 +1,128 @@
+//! What a sandbox may reach, as it is remembered with it.
+
+use super::kept::Kept;
+use super::rules::{self, Placeholders};
+use crate::network::{Network, NetworkError, policy};
+use atoll_api::id::SandboxId;
+use atoll_api::network::NetworkPolicy;
+use atoll_egress::control::{Addition, Rules};
+use atoll_egress::gateway::{PROXY_PORT, STAND_INS};
+use atoll_egress::secret::SecretError;
+use atoll_egress::stand_in;
+use atoll_egress::tls::{Authority, AuthorityError};
+use atoll_store::secret::Secrets;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Ports at which a reason is told where a kernel cannot capture all of them.
+const USUAL_PORTS: [u16; 9] = [80, 443, 22, 25, 3306, 5432, 6379, 8080, 8443];
+
+/// A policy with what goes along with it for the sandbox's whole life.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembered {
+    /// What was asked for.
+    pub policy: NetworkPolicy,
+    /// What stands for each secret inside.
+    placeholders: Placeholders,
+    /// Certificate and key of the sandbox's own authority, in PEM. Nobody else trusts it.
+    authority: String,
+}
+
+impl fmt::Debug for Remembered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remembered").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+/// Why a sandbox cannot have a network.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// It has no authority.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// There are no random bytes.
+    #[error(transparent)]
+    Random(#[from] SecretError),
+}
+
+impl Remembered {
+    /// For a new sandbox, whose policy is understood.
+    pub(crate) fn new(policy: NetworkPolicy, network: &Network) -> Result<Self, PrepareError> {
+        let authority = Authority::generate("Atoll sandbox")?.to_pem().to_string();
+        Ok(Self { policy, placeholders: rules::placeholders(network)?, authority })
+    }
+
+    /// The same with another policy. Secrets that it has already are the same inside.
+    pub(crate) fn changed(
+        &self,
+        policy: NetworkPolicy,
+        network: &Network,
+    ) -> Result<Self, PrepareError> {
+        let mut placeholders = rules::placeholders(network)?;
+        for (name, held) in &mut placeholders {
+            if let Some(known) = self.placeholders.get(name) {
+                held.clone_from(known);
+            }
+        }
+        Ok(Self { policy, placeholders, authority: self.authority.clone() })
+    }
+
+    /// What programs inside are to trust.
+    pub(crate) fn certificate(&self) -> Option<String> {
+        Authority::from_pem(&self.authority).map(|authority| authority.certificate_pem()).ok()
+    }
+
+    /// Ports that rules name, for a kernel that cannot capture all of them.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        let network = self.understood().ok();
+        let rules = network.iter().flat_map(|network| network.rules());
+        let named = rules.flat_map(|named| named.rule.ports());
+        let mut ports = Vec::new();
+        for port in named.chain([PROXY_PORT]).chain(USUAL_PORTS) {
+            if !ports.contains(&port) {
+                ports.push(port);
+            }
+        }
+        ports
+    }
+
+    /// Variables of every command.
+    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        match self.understood() {
+            Ok(network) => rules::variables(&self.policy, &network, &self.placeholders),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// It was understood when it was taken; a later version may see that otherwise.
+    fn understood(&self) -> Result<Network, NetworkError> {
+        policy(&self.policy)
+    }
+
+    /// The rules for the gateway; none that allow anything if they are not understood any more.
+    pub(crate) fn rules(&self, stored: &Secrets) -> Rules {
+        match self.understood() {
+            Ok(network) => rules::rules(&self.policy, &network, &self.placeholders, stored),
+            Err(error) => {
+                tracing::error!(%error, "rules are not understood; nothing is reached");
+                let none = NetworkPolicy {
+                    mode: atoll_api::policy::NetworkMode::None,
+                    ..NetworkPolicy::default()
+                };
+                let network = policy(&none).expect("nothing is understood");
+                rules::rules(&none, &network, &self.placeholders, stored)
+            }
+        }
+    }
+
+    /// What the gateway is told of the sandbox; its number and listeners are its keeper's to say.
+    pub(crate) fn addition(&self, id: SandboxId, kept: &Kept, stored: &Secrets) -> Box<Addition> {
+        Box::new(Addition {
+            sandbox: 0,
+            tcp: 0,
+            rules: self.rules(stored),
+            stand_ins: stand_in::Kept { range: STAND_INS, names: kept.names(id) },
+            authority: Some(self.authority.clone().into()),
+        })
+    }
+}
