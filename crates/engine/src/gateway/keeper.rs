@@ -79,7 +79,7 @@ impl Drop for Process {
 }
 
 impl Keeper {
-    /// A gateway that is started when it is run, and what can be asked of it.
+    /// A gateway that is started when the first sandbox needs it, and what can be asked of it.
     pub(crate) fn new(
         program: Program,
         oversight: Arc<Oversight>,
@@ -106,7 +106,9 @@ impl Keeper {
     pub(crate) async fn run(mut self) {
         let mut again = Instant::now();
         loop {
-            if self.process.is_none() && Instant::now() >= again {
+            // Until somebody has a network, nobody needs it.
+            let is_needed = self.process.is_none() && !self.sandboxes.is_empty();
+            if is_needed && Instant::now() >= again {
                 self.start();
                 again = Instant::now() + AGAIN_AFTER;
             }
@@ -128,7 +130,7 @@ impl Keeper {
                 }
                 None => tokio::select! {
                     wish = self.wishes.recv() => Event::Wish(wish),
-                    () = sleep_until(again) => Event::Again,
+                    () = sleep_until(again), if is_needed => Event::Again,
                 },
             };
             match event {
