@@ -1,7 +1,8 @@
 //! `atoll run`: from a policy to a command that runs in a jail, and how it went.
 //!
 //! [`caller`] says who asks and whom the workload becomes, [`environment`]
-//! what it is started with, [`view`] what it sees, [`network`] what it reaches; [`prepare`] puts
+//! what it is started with, [`view`] what it sees, [`network`] and [`secrets`] what it
+//! reaches and with what; [`prepare`] puts
 //! these together before anything is made, [`launch`] makes the jail and
 //! [`inside`] is the half of it that runs as PID 1. [`control`] talks with that
 //! half, [`report`] says how it went, [`notes`] what the command did not get,
@@ -30,6 +31,7 @@ mod refusal;
 mod report;
 mod repository;
 mod review;
+mod secrets;
 mod supervisor;
 mod unmade;
 mod view;

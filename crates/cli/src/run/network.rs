@@ -1,24 +1,20 @@
 //! What a run has of the network, where rules allow something: the gateway, the certificates that
 //! programs inside trust, and the variables that lead them there.
 
+use super::secrets;
 use crate::error::CliError;
 use crate::gateway::{Attached, Gateway, attached, host};
 use crate::policy::load::Loaded;
 use crate::policy::network::{self, PlacedRule};
-use crate::serve::places::Places;
-use atoll_api::policy::{Network as Said, NetworkMode, SecretBinding, UpstreamProxy};
+use atoll_api::policy::{Network as Said, NetworkMode, UpstreamProxy};
 use atoll_egress::control::{
     Addition, Binding, Budgets, LayerText, Order, RuleText, Rules, Sensitive, Via,
 };
 use atoll_egress::gateway;
-use atoll_egress::secret::{Injection, Secret};
 use atoll_egress::tls::Authority;
-use atoll_engine::secrets::stored_name;
 use atoll_jail::host::TRUST;
-use atoll_store::secret::Secrets;
 use atoll_sys::capture::{Capture, Listeners, Ports};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// The network of a run, before there is a sandbox.
 #[derive(Debug)]
@@ -46,7 +42,7 @@ impl Network {
         }
         let failed = |error| CliError::new("the network cannot be prepared").because(error);
         let authority = Authority::generate("Atoll sandbox").map_err(failed)?;
-        let (secrets, placeholders) = secrets(understood, said)?;
+        let (secrets, placeholders) = secrets::bindings(understood, said)?;
         let addition = Addition {
             sandbox: attached::SANDBOX,
             tcp: 0,
@@ -133,54 +129,6 @@ fn rules(understood: &network::Network, said: &Said, secrets: Vec<Binding>) -> R
         },
         secrets,
     }
-}
-
-/// Secrets that go along with requests, with the placeholders that the command gets.
-fn secrets(
-    understood: &network::Network,
-    said: &Said,
-) -> Result<(Vec<Binding>, BTreeMap<String, String>), CliError> {
-    let mut bindings = Vec::new();
-    let mut placeholders = BTreeMap::new();
-    if said.secrets.is_empty() {
-        return Ok((bindings, placeholders));
-    }
-    let stored = Secrets::of(Places::choose(None, None)?.state);
-    for placed in &understood.secrets {
-        let Some((name, secret)) =
-            said.secrets.iter().find(|(name, _)| name.as_str() == placed.name)
-        else {
-            continue;
-        };
-        let SecretBinding::Injected { env, .. } = &secret.value else { continue };
-        let failed = |why: String| {
-            CliError::new(format!("the secret {name} cannot be used"))
-                .hint(why)
-                .hint(format!("`atoll secret set {name}` keeps one"))
-        };
-        let value = stored.get(&stored_name(name)).map_err(|error| failed(error.to_string()))?;
-        let value = value.ok_or_else(|| failed("there is none of this name".to_owned()))?;
-        let value = std::str::from_utf8(value.as_bytes())
-            .map_err(|_| failed("it is not text, so that no request can carry it".to_owned()))?;
-        let placeholder =
-            Secret::placeholder_for(name.as_str()).map_err(|error| failed(error.to_string()))?;
-        // What the gateway would not take is told before anything runs.
-        let secret = Secret::new(name.as_str(), value.as_bytes().to_vec(), placeholder.as_str())
-            .map_err(|error| failed(error.to_string()))?;
-        Injection::new(Arc::new(secret), placed.form.clone())
-            .map_err(|error| failed(error.to_string()))?;
-        if let Some(variable) = env {
-            placeholders.insert(variable.clone(), placeholder.clone());
-        }
-        bindings.push(Binding {
-            name: name.to_string(),
-            value: value.to_owned().into(),
-            placeholder,
-            at: placed.at.iter().map(ToString::to_string).collect(),
-            form: placed.form.to_string(),
-        });
-    }
-    Ok((bindings, placeholders))
 }
 
 /// Ports that rules name, for a kernel that cannot capture all of them.

@@ -61,6 +61,7 @@ pub(crate) fn outline(loaded: &Loaded) -> Result<Outline, CliError> {
         session: None,
         hands_in: false,
         certificate: None,
+        secrets: &[],
     };
     let view = view::build(&given)
         .map_err(|error| CliError::new("the root file system cannot be shown").because(error))?;

@@ -10,7 +10,7 @@ use super::network::Network;
 use super::notes::{self, Notes};
 use super::repository::Repository;
 use super::view::{self, HandedTree, System, View};
-use super::{author, cache, environment, image, own, protect, repository, review};
+use super::{author, cache, environment, image, own, protect, repository, review, secrets};
 use crate::env;
 use crate::error::CliError;
 use crate::policy::ignore::{Hidden, IgnoreSet};
@@ -22,6 +22,7 @@ use atoll_guest::init::TerminalSpec;
 use atoll_guest::workload::{Leads, Standard, Workload};
 use atoll_jail::host::Account;
 use atoll_jail::spec::{Entry, What};
+use atoll_store::secret::Value;
 use atoll_store::session::Session;
 use rustix::process::{Resource, Rlimit};
 use std::ffi::OsString;
@@ -67,7 +68,8 @@ pub(super) fn prepare(
         .map_err(|error| CliError::new("the hidden files are not known").because(error))?;
     let session = ground.session(&hidden)?;
     let certificate = network.map(Network::certificate);
-    let view = ground.view(&kept, &hidden, session.as_ref(), certificate)?;
+    let secrets = secrets::files(&ground.policy.network)?;
+    let view = ground.view(&kept, &hidden, session.as_ref(), certificate, &secrets)?;
     let directory = environment::directory(Some(&loaded.cwd), ground.shown(), &ground.caller.home);
     let mut environment = ground.environment(&kept, &view, &directory);
     for (name, value) in network.iter().flat_map(|network| network.variables()) {
@@ -207,6 +209,7 @@ impl<'a> Ground<'a> {
         hidden: &[Hidden],
         session: Option<&Session>,
         certificate: Option<&str>,
+        secrets: &[(PathBuf, Value)],
     ) -> Result<View, CliError> {
         let home = &self.caller.home;
         let repository = repository(self.loaded, &self.project, &self.caller);
@@ -226,6 +229,7 @@ impl<'a> Ground<'a> {
             session,
             hands_in: self.caller.uid == 0,
             certificate,
+            secrets,
         })
         .map_err(|error| CliError::new("the root file system cannot be shown").because(error))
     }

@@ -10,6 +10,7 @@ use atoll_egress::tls::java_store;
 use atoll_jail::confine::Confinement;
 use atoll_jail::host::{self, ImageError};
 use atoll_jail::spec::{Access, Entry, Kind, Source, Spec, What};
+use atoll_store::secret::Value;
 use atoll_store::session::Session;
 use std::path::{Path, PathBuf};
 
@@ -58,6 +59,8 @@ pub(crate) struct Given<'a> {
     pub(crate) hands_in: bool,
     /// The certificate of an authority, in PEM, that programs are to trust as well.
     pub(crate) certificate: Option<&'a str>,
+    /// Secrets that are shown, each with its place.
+    pub(crate) secrets: &'a [(PathBuf, Value)],
 }
 
 /// How the owners of a tree's files are seen inside.
@@ -155,6 +158,11 @@ pub(crate) fn build(given: &Given<'_>) -> Result<View, ImageError> {
     for grant in &given.policy.files.write {
         add_grant(&mut view, &grant.value.path, Access::ReadWrite);
         writable.push(grant.value.path.clone());
+    }
+    for (at, value) in given.secrets {
+        make_room(&mut view, at);
+        let content = value.as_bytes().to_vec();
+        view.push(Entry::new(at, What::File { content, mode: 0o400 }));
     }
     if let Some(certificate) = given.certificate {
         view.extend(host::trust(given.etc, named_roots(), certificate));

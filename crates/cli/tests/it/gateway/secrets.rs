@@ -129,3 +129,30 @@ fn a_secret_that_cannot_be_used_is_told_before_anything_runs() {
         says("header");
     });
 }
+
+#[test]
+fn a_secret_is_shown_as_a_file_where_the_policy_says_so() {
+    each(|project| {
+        keep(project, "GITHUB", VALUE);
+        let path = project.outside().join("policy.toml");
+        let flags = ["--policy", path.to_str().unwrap()];
+        let file = |place: &str| format!("[network.secret.GITHUB]\nfile = \"{place}\"\n");
+        let run = |script: &str| {
+            let mut command = project.atoll(&["run"]);
+            command.args(flags).args(["--", "sh", "-c", script]);
+            Ran(command.env("ATOLL_STATE", state(project)).output().unwrap())
+        };
+        std::fs::write(&path, file("/run/secrets/token")).unwrap();
+        let ran = run("cat /run/secrets/token; echo; stat -c %a /run/secrets/token; ls -A; env");
+        let stdout = ran.stdout();
+        assert!(stdout.starts_with(&format!("{VALUE}\n400\n")), "{}", ran.text());
+        assert_eq!(stdout.matches(VALUE).count(), 1, "{}", ran.text());
+        // It is never written where it would stay.
+        let place = project.root().join("token");
+        std::fs::write(&path, file(place.to_str().unwrap())).unwrap();
+        let ran = run("true");
+        assert_eq!(ran.code(), Some(125), "{}", ran.text());
+        assert!(ran.stderr().contains("is not below /run/secrets"), "{}", ran.text());
+        assert!(!place.exists());
+    });
+}
