@@ -97,7 +97,7 @@ fn inside(told: &Inside, args: &Args) -> Result<()> {
     let mut places = Places {
         trees: if temporary.is_empty() { vec![scratch.base.clone()] } else { temporary },
         spaces: user.filter(|_| *pen == Pen::Counted),
-        history: None,
+        history: Vec::new(),
     };
     let who = user.map_or("the caller".to_owned(), |uid| format!("user {uid}"));
     let who = format!("by {who}, pen {pen:?}");
@@ -112,7 +112,8 @@ fn inside(told: &Inside, args: &Args) -> Result<()> {
         let folder = scratch.own("server", *user)?;
         let served = Served::start(&scratch.program, &folder, *user)?;
         // What it tells of the past is bounded by itself.
-        places.history = Some(folder.join("state/records.sqlite"));
+        places.history =
+            ["records.sqlite", "audit/audit-"].map(|name| folder.join("state").join(name)).into();
         serve_long(args, &served, &places).map(|told| {
             println!("{} execs and {} cycles {who} {told}", args.execs, args.cycles);
         })?;

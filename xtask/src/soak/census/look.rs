@@ -117,13 +117,13 @@ pub(super) fn groups() -> Result<Things> {
 const HISTORY_MAX: u64 = 64 << 20;
 
 /// Everything below these directories. What holds the past may grow, within bounds.
-pub(super) fn files(trees: &[PathBuf], history: Option<&Path>) -> Things {
+pub(super) fn files(trees: &[PathBuf], history: &[PathBuf]) -> Things {
     let mut found = BTreeMap::new();
     for tree in trees {
         list(tree, &mut found, &|_| true);
     }
     let is_history =
-        |path: &str| history.is_some_and(|history| path.starts_with(&*history.to_string_lossy()));
+        |path: &str| history.iter().any(|history| path.starts_with(&*history.to_string_lossy()));
     let thing = |(path, size): (PathBuf, u64)| {
         let (name, about) = (path.display().to_string(), format!(" ({size} bytes)"));
         let is_bounded = is_history(&name) && size <= HISTORY_MAX;

@@ -20,7 +20,7 @@ pub(super) struct Places {
     /// Whose namespaces are counted, where the pen can.
     pub(super) spaces: Option<u32>,
     /// Files that begin so hold what has happened, and may grow, but not without end.
-    pub(super) history: Option<PathBuf>,
+    pub(super) history: Vec<PathBuf>,
 }
 
 /// What others use as well, so that a count may be off by what they do meanwhile; what
@@ -63,7 +63,7 @@ impl Census {
         census.things.insert("namespace", look::namespaces()?);
         census.things.insert("mount", look::mounts("self")?);
         census.things.insert("cgroup", look::groups()?);
-        census.things.insert("file", look::files(&places.trees, places.history.as_deref()));
+        census.things.insert("file", look::files(&places.trees, &places.history));
         census.things.insert("descriptor", look::descriptors()?);
         census.things.insert("IPC object", look::ipc_objects());
         census.counts.insert("makers".to_owned(), Count { value: look::makers()?, tolerance: 0 });

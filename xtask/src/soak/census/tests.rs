@@ -22,7 +22,8 @@ impl Scene {
     fn new() -> Self {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
         let tree = tempfile::tempdir().unwrap();
-        let places = Places { trees: vec![tree.path().to_owned()], spaces: None, history: None };
+        let places =
+            Places { trees: vec![tree.path().to_owned()], spaces: None, history: Vec::new() };
         let before = Census::take(&places).unwrap();
         Self { tree, places, before }
     }
@@ -280,7 +281,7 @@ fn the_past_may_grow_within_bounds() {
     let history = tree.join("records");
     let grown = |name: &str, size| File::create(tree.join(name)).unwrap().set_len(size).unwrap();
     grown("records.sqlite", 1000);
-    scene.places.history = Some(history);
+    scene.places.history.push(history);
     scene.before = Census::take(&scene.places).unwrap();
     grown("records.sqlite", 2000);
     scene.sees_nothing();
