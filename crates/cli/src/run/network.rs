@@ -30,9 +30,6 @@ pub(super) struct Network {
     tells_of_proxy: bool,
 }
 
-/// Ports at which a reason is told where not all of them can be captured.
-const USUAL_PORTS: [u16; 9] = [80, 443, 22, 25, 3306, 5432, 6379, 8080, 8443];
-
 impl Network {
     /// What the policy comes to; none where nothing is to be reached.
     pub(super) fn plan(loaded: &Loaded) -> Result<Option<Self>, CliError> {
@@ -43,6 +40,8 @@ impl Network {
         let failed = |error| CliError::new("the network cannot be prepared").because(error);
         let authority = Authority::generate("Atoll sandbox").map_err(failed)?;
         let (secrets, placeholders) = secrets::bindings(understood, said)?;
+        let placed = understood.layers.iter().flat_map(|layer| &layer.rules);
+        let ports = gateway::ports(placed.map(|placed| &placed.rule));
         let addition = Addition {
             sandbox: attached::SANDBOX,
             tcp: 0,
@@ -51,7 +50,7 @@ impl Network {
             authority: Some(Sensitive::from(authority.to_pem().to_string())),
         };
         Ok(Some(Self {
-            capture: Capture::All(Ports::new(&ports(understood))),
+            capture: Capture::All(Ports::new(&ports)),
             begin: vec![
                 Order::Resolve(host::resolver()?),
                 Order::Reach(via(said.upstream_proxy.value.as_ref())),
@@ -76,14 +75,11 @@ impl Network {
     /// Variables that the command gets beside its own: they lead programs to the certificates
     /// that do not look where the system has them.
     pub(super) fn variables(&self) -> Vec<(String, String)> {
-        let said = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let mut variables: Vec<_> =
-            TRUST.variables().map(|(name, value)| said(name, value)).collect();
+        let mut variables: Vec<(String, String)> =
+            TRUST.variables().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         variables.extend(self.placeholders.clone());
         if self.tells_of_proxy {
-            let proxy = format!("http://{}:{}", gateway::DNS, gateway::PROXY_PORT);
-            variables.extend(PROXY_VARIABLES.map(|name| said(name, &proxy)));
-            variables.extend(NO_PROXY_VARIABLES.map(|name| said(name, "localhost,127.0.0.1,::1")));
+            variables.extend(gateway::proxy_variables());
         }
         variables
     }
@@ -100,12 +96,6 @@ impl Network {
         Attached::new(gateway, self.begin, self.addition, listeners)
     }
 }
-
-/// Variables by which programs learn of a proxy; no `ALL_PROXY`, which some take for one of SOCKS.
-const PROXY_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "http_proxy", "https_proxy"];
-
-/// Where no proxy is used: the sandbox's own loopback, and nothing else.
-const NO_PROXY_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
 fn rules(understood: &network::Network, said: &Said, secrets: Vec<Binding>) -> Rules {
     let rule = |placed: &PlacedRule| RuleText {
@@ -129,19 +119,6 @@ fn rules(understood: &network::Network, said: &Said, secrets: Vec<Binding>) -> R
         },
         secrets,
     }
-}
-
-/// Ports that rules name, for a kernel that cannot capture all of them.
-fn ports(understood: &network::Network) -> Vec<u16> {
-    let rules = understood.layers.iter().flat_map(|layer| &layer.rules);
-    let named = rules.flat_map(|placed| placed.rule.ports());
-    let mut ports = Vec::new();
-    for port in named.chain([gateway::PROXY_PORT]).chain(USUAL_PORTS) {
-        if !ports.contains(&port) {
-            ports.push(port);
-        }
-    }
-    ports
 }
 
 fn via(proxy: Option<&UpstreamProxy>) -> Via {

@@ -11,6 +11,7 @@
 //! | how a person is asked | `approvals` |
 //! | what is refused, and how it is told | `refusal`, `explain`, `denials` |
 //! | how much was used | `counts` |
+//! | what leads programs inside here | `inside`, `addresses` |
 //!
 //! Nothing of a sandbox's is trusted: not the address that it sends from, nor what it says about
 //! itself. Which sandbox it is, is told by the listener that a connection came to.
@@ -22,6 +23,7 @@ mod connection;
 mod counts;
 mod denials;
 mod explain;
+mod inside;
 mod listen;
 mod names;
 mod orders;
@@ -32,6 +34,7 @@ mod sandbox;
 mod session;
 
 pub use addresses::{DNS, EXPLAIN, LISTENER_PORT, OWN, OWN_6, PROXY_PORT, STAND_INS};
+pub use inside::{ports, proxy_variables};
 
 use std::io;
 use std::os::fd::OwnedFd;

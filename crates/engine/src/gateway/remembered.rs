@@ -6,16 +6,13 @@ use crate::network::{Network, NetworkError, policy};
 use atoll_api::id::SandboxId;
 use atoll_api::network::NetworkPolicy;
 use atoll_egress::control::{Addition, Rules};
-use atoll_egress::gateway::{PROXY_PORT, STAND_INS};
+use atoll_egress::gateway::{self, STAND_INS};
 use atoll_egress::secret::SecretError;
 use atoll_egress::stand_in;
 use atoll_egress::tls::{Authority, AuthorityError};
 use atoll_store::secret::Secrets;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// Ports at which a reason is told where a kernel cannot capture all of them.
-const USUAL_PORTS: [u16; 9] = [80, 443, 22, 25, 3306, 5432, 6379, 8080, 8443];
 
 /// A policy with what goes along with it for the sandbox's whole life.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,14 +73,7 @@ impl Remembered {
     pub(crate) fn ports(&self) -> Vec<u16> {
         let network = self.understood().ok();
         let rules = network.iter().flat_map(|network| network.rules());
-        let named = rules.flat_map(|named| named.rule.ports());
-        let mut ports = Vec::new();
-        for port in named.chain([PROXY_PORT]).chain(USUAL_PORTS) {
-            if !ports.contains(&port) {
-                ports.push(port);
-            }
-        }
-        ports
+        gateway::ports(rules.map(|named| &named.rule))
     }
 
     /// Variables of every command.

@@ -6,7 +6,7 @@ use crate::secrets::stored_name;
 use atoll_api::network::NetworkPolicy;
 use atoll_api::policy::NetworkMode;
 use atoll_egress::control::{Binding, Budgets, LayerText, RuleText, Rules};
-use atoll_egress::gateway::{DNS, PROXY_PORT};
+use atoll_egress::gateway::proxy_variables;
 use atoll_egress::secret::{Secret, SecretError};
 use atoll_jail::host::TRUST;
 use atoll_store::secret::Secrets;
@@ -91,13 +91,7 @@ pub(crate) fn variables(
         }
     }
     if said.proxy_variables {
-        let proxy = format!("http://{DNS}:{PROXY_PORT}");
-        for name in ["HTTPS_PROXY", "HTTP_PROXY", "http_proxy", "https_proxy"] {
-            variables.push((name.to_owned(), proxy.clone()));
-        }
-        for name in ["NO_PROXY", "no_proxy"] {
-            variables.push((name.to_owned(), "localhost,127.0.0.1,::1".to_owned()));
-        }
+        variables.extend(proxy_variables());
     }
     variables
 }
