@@ -5,7 +5,6 @@
 
 use crate::engine::Engine;
 use crate::error::OperationError;
-use atoll_api::audit::AuditKind;
 use atoll_api::denial::{
     DENIALS_KEPT, DENIALS_OF_EXEC_MAX, DENIALS_PAGE_COUNT, Denial, DenialPage,
 };
@@ -98,11 +97,10 @@ impl Engine {
     /// Notes that a sandbox was refused something: for whoever asks it, and in the audit log.
     /// Its number is given here. One of a sandbox that is gone is noted in the log alone.
     pub fn denied(&self, sandbox: SandboxId, denial: Denial) {
-        let Denial { code, host, port, method, path, rule, count, .. } = denial.clone();
-        let what = AuditKind::EgressDenied { code, host, port, method, path, rule, count };
-        self.audit().tell(denial.at, Some(sandbox), what);
+        let oversight = &self.shared().oversight;
+        oversight.refused(sandbox, &denial);
         if self.get(sandbox).is_ok() {
-            self.shared().oversight.denials.keep(sandbox, denial);
+            oversight.denials.keep(sandbox, denial);
         }
     }
 

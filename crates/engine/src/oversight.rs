@@ -4,6 +4,7 @@ use crate::audit::{Audit, redact};
 use crate::clock::Clock;
 use crate::denials::Denials;
 use atoll_api::audit::AuditKind;
+use atoll_api::denial::Denial;
 use atoll_api::exec::{Ended, StartExec, User};
 use atoll_api::id::{ExecId, SandboxId};
 use atoll_store::secret::{Secret, SecretError, Secrets};
@@ -64,6 +65,13 @@ impl Oversight {
     /// Has something recorded that happened now.
     pub(crate) fn tell(&self, sandbox: Option<SandboxId>, what: AuditKind) {
         self.audit.tell(self.clock.now(), sandbox, what);
+    }
+
+    /// Has it recorded that a sandbox was refused something.
+    pub(crate) fn refused(&self, sandbox: SandboxId, denial: &Denial) {
+        let Denial { code, host, port, method, path, rule, count, .. } = denial.clone();
+        let what = AuditKind::EgressDenied { code, host, port, method, path, rule, count };
+        self.audit.tell(denial.at, Some(sandbox), what);
     }
 
     /// Has it recorded that a sandbox is no more.

@@ -337,25 +337,12 @@ impl Keeper {
     fn denied(&self, number: u64, denial: control::Denial) {
         let Some(served) = self.sandboxes.get(&number) else { return };
         let control::Denial { code, host, port, protocol, method, path, rule, .. } = denial;
-        let port = (port != 0).then_some(port);
-        self.oversight.tell(
-            Some(served.id),
-            AuditKind::EgressDenied {
-                code: code.clone(),
-                host: host.clone(),
-                port,
-                method: method.clone(),
-                path: path.clone(),
-                rule: rule.clone(),
-                count: denial.count,
-            },
-        );
         let kept = Denial {
             seq: 0,
             at: self.oversight.clock.now(),
             code,
             host,
-            port,
+            port: (port != 0).then_some(port),
             protocol: match protocol {
                 Protocol::Dns => DenialProtocol::Dns,
                 Protocol::Tcp => DenialProtocol::Tcp,
@@ -370,6 +357,7 @@ impl Keeper {
             next_step: denial.next_step,
             count: denial.count,
         };
+        self.oversight.refused(served.id, &kept);
         self.oversight.denials.keep(served.id, kept);
     }
 
