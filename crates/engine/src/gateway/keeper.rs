@@ -290,11 +290,11 @@ impl Keeper {
             Told::Question { sandbox, question, asked } => self.question(sandbox, question, asked),
             Told::Reached { sandbox, host, port } => {
                 let what = AuditKind::EgressAllowed { host, port, rule: None };
-                self.tell(sandbox, what);
+                self.tell_first(sandbox, what);
             }
             Told::Used { sandbox, secret, host, port } => {
                 if let Ok(name) = secret.parse() {
-                    self.tell(sandbox, AuditKind::SecretUsed { name, host, port });
+                    self.tell_first(sandbox, AuditKind::SecretUsed { name, host, port });
                 }
             }
             Told::Redacted { sandbox, secret, host, .. } => {
@@ -328,9 +328,11 @@ impl Keeper {
         }
     }
 
-    fn tell(&self, number: u64, what: AuditKind) {
+    /// Has it recorded unless it was before, perhaps by a gateway that has ended since.
+    fn tell_first(&self, number: u64, what: AuditKind) {
         if let Some(served) = self.sandboxes.get(&number) {
-            self.oversight.tell(Some(served.id), what);
+            let oversight = &self.oversight;
+            oversight.audit.tell_first(oversight.clock.now(), served.id, what);
         }
     }
 
