@@ -7,7 +7,7 @@ use crate::error::CliError;
 use atoll_egress::control::{AskError, Order, Starter, Via};
 use atoll_engine::gateway::Program;
 use std::os::fd::BorrowedFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 /// A gateway, which ends with this.
 #[derive(Debug)]
@@ -50,10 +50,7 @@ impl Gateway {
     ///
     /// The program could not be run.
     pub(crate) fn start() -> Result<Self, AskError> {
-        let (starter, theirs) = Starter::pair().map_err(AskError::Io)?;
-        let mut command = command();
-        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().map_err(AskError::Io)?;
+        let (starter, child) = Starter::spawn(command()).map_err(AskError::Io)?;
         Ok(Self { starter: Some(starter), child })
     }
 

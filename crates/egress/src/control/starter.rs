@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::process::{Child, Command, Stdio};
 use zeroize::Zeroizing;
 
 /// The other end of a gateway's socket.
@@ -49,6 +50,18 @@ impl Starter {
             None,
         )?;
         Ok((Self { socket: ours }, theirs))
+    }
+
+    /// Starts the gateway's process, which gets the other end as its standard input, and says
+    /// nothing anywhere else. Whoever has it ends it.
+    ///
+    /// # Errors
+    ///
+    /// Out of descriptors, or the program could not be run.
+    pub fn spawn(mut command: Command) -> io::Result<(Self, Child)> {
+        let (starter, theirs) = Self::pair()?;
+        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok((starter, command.spawn()?))
     }
 
     /// Has neither orders nor what it tells be waited for from now on.

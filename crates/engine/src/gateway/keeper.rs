@@ -14,7 +14,7 @@ use atoll_sys::capture::Listeners;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -156,11 +156,8 @@ impl Keeper {
     }
 
     fn spawn(&self) -> std::io::Result<Process> {
-        let (starter, theirs) = Starter::pair()?;
+        let (starter, child) = Starter::spawn((self.program.command)())?;
         starter.set_nonblocking()?;
-        let mut command = (self.program.command)();
-        command.stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn()?;
         #[expect(
             deprecated,
             reason = "what is in its place is unsafe, and a Starter keeps its own"
