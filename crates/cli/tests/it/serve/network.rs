@@ -77,6 +77,9 @@ fn a_sandbox_reaches_what_its_policy_allows_with_secrets_that_it_never_sees() {
         let sent: Vec<String> =
             site.requests().iter().map(|request| request.all("authorization").concat()).collect();
         assert_eq!(sent, [format!("Bearer {VALUE}"), format!("Bearer {other}"), String::new()]);
+        // It was used twice for one host, which is recorded once.
+        let audit = served.ask("GET", "/v1/audit", None).body.to_string();
+        assert_eq!(audit.matches("secret_used").count(), 1, "{audit}");
         // The control: without a network there is none.
         assert_eq!(served.create("other").status, 201);
         let request = json!({ "shell": format!("curl -sS https://a.test:{port}/ 2>&1") });
