@@ -68,6 +68,8 @@ impl Owner {
     /// Removes it from the host, again and again until it worked. What is left when
     /// the server ends is removed by the next one.
     pub(super) async fn remove(mut self) {
+        // Its sockets would be served, and its network kept, for as long as the gateway lives.
+        self.close_network();
         if let Some(stuck) = self.stuck.take() {
             // Killing what is half-made may be what it waits for.
             let (backend, id) = (self.shared.backend.clone(), self.record.id);

@@ -144,6 +144,29 @@ fn a_network_outlives_the_server_and_the_gateway() {
 }
 
 #[test]
+fn nothing_is_kept_of_a_network_whose_sandbox_is_deleted_while_it_runs() {
+    with_network(allowing, |served, _, site| {
+        let descriptors = |pid: i32| {
+            std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, |entries| entries.count())
+        };
+        let server = i32::try_from(served.child.id()).unwrap();
+        let get =
+            format!("curl -sS -o /dev/null -w '%{{http_code}}' https://a.test:{}/", site.port);
+        assert_eq!(sh(served, &get), "200");
+        let before = descriptors(server);
+        for _ in 0..5 {
+            let request = json!({ "name": "other", "network": allowing(site.port) });
+            assert_eq!(served.ask("POST", "/v1/sandboxes", Some(&request)).status, 201);
+            assert_eq!(served.ask("DELETE", "/v1/sandboxes/other", None).status, 200);
+        }
+        // Four sockets hold each network.
+        wait_until("the server to let go of them", || descriptors(server) <= before + 3);
+        // The other one is served on.
+        assert_eq!(sh(served, &get), "200");
+    });
+}
+
+#[test]
 fn who_has_to_be_asked_is_asked_and_waited_for() {
     let asking = |port: u16| {
         json!({
