@@ -2,11 +2,14 @@
 
 pub mod apply;
 pub mod changes;
+pub mod digest;
 pub mod escape;
 pub mod image;
+pub mod layer;
 pub mod node;
 pub mod pack;
 pub mod risk;
+pub mod room;
 pub mod secret;
 pub mod session;
 pub mod view;
@@ -14,6 +17,7 @@ pub mod view;
 mod beneath;
 mod overlay;
 mod remove;
+mod shelf;
 mod xattr;
 
 pub use overlay::{Format, mark_copied};

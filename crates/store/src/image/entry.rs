@@ -17,6 +17,12 @@ use tar::{Entry, EntryType};
 const LONGEST_NAME: u64 = 64 * 1024;
 const LONGEST_RECORDS: u64 = 1 << 20;
 
+/// How records name extended attributes, as star(1) began.
+const ATTRIBUTE: &[u8] = b"SCHILY.xattr.";
+
+/// Longest name of an attribute (`XATTR_NAME_MAX`).
+const LONGEST_ATTRIBUTE: usize = 255;
+
 /// What is said about the next entry by special entries before it.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
@@ -26,6 +32,8 @@ pub(super) struct Pending {
     uid: Option<u64>,
     gid: Option<u64>,
     size: Option<u64>,
+    attributes: Vec<(OsString, Vec<u8>)>,
+    left_out: Vec<&'static str>,
     is_sparse: bool,
 }
 
@@ -41,6 +49,10 @@ pub(super) struct Described {
     pub(super) uid: u64,
     pub(super) gid: u64,
     pub(super) mtime: Time,
+    /// Extended attributes to set.
+    pub(super) attributes: Vec<(OsString, Vec<u8>)>,
+    /// Kinds of those that are not.
+    pub(super) left_out: Vec<&'static str>,
 }
 
 impl Pending {
@@ -76,11 +88,27 @@ impl Pending {
                 b"uid" => self.uid = number(),
                 b"gid" => self.gid = number(),
                 b"size" => self.size = number(),
+                key if key.starts_with(ATTRIBUTE) => {
+                    self.take_attribute(&key[ATTRIBUTE.len()..], value);
+                }
+                key if key.starts_with(b"SCHILY.acl.") => self.left_out.push("access list"),
                 key if key.starts_with(b"GNU.sparse.") => self.is_sparse = true,
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    fn take_attribute(&mut self, name: &[u8], value: &[u8]) {
+        let is_users = name.starts_with(b"user.") && name.len() <= LONGEST_ATTRIBUTE;
+        match name {
+            b"security.capability" => self.left_out.push("capability"),
+            _ if name.starts_with(b"user.overlay.") => self.left_out.push("mark of an overlay"),
+            _ if is_users && !name.contains(&0) => {
+                self.attributes.push((OsString::from_vec(name.to_vec()), value.to_vec()));
+            }
+            _ => self.left_out.push("attribute that is no user's"),
+        }
     }
 
     /// Describes the entry that all this was about.
@@ -107,6 +135,8 @@ impl Pending {
             uid: self.uid.map_or_else(|| header.uid(), Ok).map_err(damaged)?,
             gid: self.gid.map_or_else(|| header.gid(), Ok).map_err(damaged)?,
             mtime: self.mtime.unwrap_or(Time { sec: seconds, nsec: 0 }),
+            attributes: self.attributes,
+            left_out: self.left_out,
         })
     }
 }

@@ -13,29 +13,29 @@
 //! | `images/known/staging.lock` | locked while a directory to unpack in is made and locked, so that nobody takes it for a leftover |
 
 mod entry;
+pub(crate) mod input;
 mod place;
 mod unpack;
+mod whiteout;
 
 pub use unpack::{Limits, Report, Skipped, UnpackError, unpack};
 
+pub(crate) use unpack::{Unpacked, unpack_layer};
+
 use crate::beneath;
 use crate::node::{FileKind, Stamp, Time};
-use crate::remove;
-use rustix::fs::{FlockOperation, Mode, OFlags, RenameFlags};
+use crate::shelf::Shelf;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-/// How unfinished images are called.
-const NEW_PREFIX: &str = ".new-";
-
-/// Locked from the making of a directory to unpack in until it is locked itself, and while
-/// it is looked whether one is.
-const STAGING: &str = "staging";
+/// Where digests of files are noted.
+const KNOWN: &str = "known";
 
 /// Why an image could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -75,8 +75,7 @@ pub fn root(path: &Path, cache: &Path, limits: &Limits) -> Result<PathBuf, Image
 /// The unpacked images of one user.
 #[derive(Debug)]
 pub struct Images {
-    path: PathBuf,
-    dir: OwnedFd,
+    shelf: Shelf,
 }
 
 /// An unpacked image.
@@ -98,17 +97,8 @@ impl Images {
     /// When it cannot be made or opened, or others could write to it.
     pub fn open(cache: &Path) -> Result<Self, ImageError> {
         let path = cache.join("images");
-        let error = |source: io::Error| ImageError::Cache { path: path.clone(), source };
-        let mut builder = std::fs::DirBuilder::new();
-        std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
-        builder.create(path.join("known")).map_err(error)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let dir = rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| error(e.into()))?;
-        let stamp = beneath::stamp(&dir).map_err(|e| error(e.into()))?;
-        if stamp.uid != rustix::process::geteuid().as_raw() || stamp.mode & 0o022 != 0 {
-            return Err(error(io::Error::from(Errno::PERM)));
-        }
-        Ok(Self { path, dir })
+        let error = |source| ImageError::Cache { path: path.clone(), source };
+        Ok(Self { shelf: Shelf::open(path.clone(), KNOWN).map_err(error)? })
     }
 
     /// Gives the image of a tar archive (plain, gzip or zstd), unpacking it if
@@ -130,33 +120,20 @@ impl Images {
             }
         };
         let name = OsString::from(format!("sha256-{digest}"));
-        let root = self.path.join(&name).join("rootfs");
-        let report = if self.has(&name)? {
+        let root = self.shelf.path().join(&name).join("rootfs");
+        let has = || self.shelf.has(&name).map_err(|error| self.error(error));
+        let report = if has()? {
             None
         } else {
             // Who waits here finds it there, as a rule.
-            let _lock = self.lock(&digest).map_err(|error| self.error(error))?;
-            if self.has(&name)? { None } else { Some(self.add(file, &name, &digest, limits)?) }
+            let _lock = self.shelf.lock(&digest).map_err(|error| self.error(error))?;
+            if has()? { None } else { Some(self.add(file, &name, &digest, limits)?) }
         };
         Ok(Image { root, digest, report })
     }
 
-    fn has(&self, name: &OsStr) -> Result<bool, ImageError> {
-        let found = beneath::look(&self.dir, name).map_err(|error| self.error(error.into()))?;
-        Ok(found.is_some())
-    }
-
-    /// Lets nobody else do the same meanwhile, in this process or another: unpack the archive
-    /// of a digest, or what [`STAGING`] says.
-    fn lock(&self, what: &str) -> io::Result<OwnedFd> {
-        let path = self.path.join("known").join(format!("{what}.lock"));
-        let file = File::options().write(true).create(true).truncate(false).open(path)?;
-        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
-        Ok(file.into())
-    }
-
     fn error(&self, source: io::Error) -> ImageError {
-        ImageError::Cache { path: self.path.clone(), source }
+        ImageError::Cache { path: self.shelf.path().to_owned(), source }
     }
 
     /// Unpacks beside and moves into place.
@@ -167,59 +144,24 @@ impl Images {
         digest: &str,
         limits: &Limits,
     ) -> Result<Report, ImageError> {
-        let number = getrandom::u64().map_err(|error| self.error(io::Error::other(error)))?;
-        let new = OsString::from(format!("{NEW_PREFIX}{number:016x}"));
-        let lock = self.make_new(&new).map_err(|error| self.error(error))?;
-        let outcome = self.fill(file, &new, digest, limits).and_then(|report| {
-            match rustix::fs::renameat_with(
-                &self.dir,
-                &new,
-                &self.dir,
-                name,
-                RenameFlags::NOREPLACE,
-            ) {
-                // Another process was faster.
-                Ok(()) | Err(Errno::EXIST) => Ok(report),
-                Err(error) => Err(self.error(error.into())),
+        let fill = |new: BorrowedFd<'_>| {
+            let error = |errno: Errno| self.error(errno.into());
+            rustix::fs::mkdirat(new, "rootfs", Mode::from_raw_mode(0o755)).map_err(error)?;
+            let root = beneath::dir(new, Path::new("rootfs")).map_err(error)?;
+            let (archive, _) = open_archive(file)?;
+            let mut hashing = Hashing { inner: archive, hasher: Sha256::new() };
+            let report = unpack(&mut hashing, root.as_fd(), limits)
+                .map_err(|source| ImageError::Unpack { path: file.to_owned(), source })?;
+            // What follows the archive's end belongs to the file too.
+            io::copy(&mut hashing, &mut io::sink())
+                .map_err(|source| ImageError::Read { path: file.to_owned(), source })?;
+            if hex(&hashing.hasher.finalize()) == digest {
+                Ok(report)
+            } else {
+                Err(ImageError::Changed { path: file.to_owned() })
             }
-        });
-        // What is left of it after a failure or a lost race.
-        remove::remove(self.dir.as_fd(), &new).map_err(|error| self.error(error.into()))?;
-        drop(lock);
-        outcome
-    }
-
-    fn make_new(&self, new: &OsStr) -> io::Result<OwnedFd> {
-        let _staging = self.lock(STAGING)?;
-        rustix::fs::mkdirat(&self.dir, new, Mode::RWXU)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let lock = beneath::open(self.dir.as_fd(), Path::new(new), flags)?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-        rustix::fs::mkdirat(&lock, "rootfs", Mode::from_raw_mode(0o755))?;
-        Ok(lock)
-    }
-
-    fn fill(
-        &self,
-        file: &Path,
-        new: &OsStr,
-        digest: &str,
-        limits: &Limits,
-    ) -> Result<Report, ImageError> {
-        let root = beneath::dir(self.dir.as_fd(), &Path::new(new).join("rootfs"))
-            .map_err(|error| self.error(error.into()))?;
-        let (archive, _) = open_archive(file)?;
-        let mut hashing = Hashing { inner: archive, hasher: Sha256::new() };
-        let report = unpack(&mut hashing, root.as_fd(), limits)
-            .map_err(|source| ImageError::Unpack { path: file.to_owned(), source })?;
-        // What follows the archive's end belongs to the file too.
-        io::copy(&mut hashing, &mut io::sink())
-            .map_err(|source| ImageError::Read { path: file.to_owned(), source })?;
-        if hex(&hashing.hasher.finalize()) == digest {
-            Ok(report)
-        } else {
-            Err(ImageError::Changed { path: file.to_owned() })
-        }
+        };
+        self.shelf.put(name, fill, |error| self.error(error))
     }
 
     /// Removes what killed processes left.
@@ -228,33 +170,12 @@ impl Images {
     ///
     /// When something of it cannot be removed.
     pub fn clear(&self) -> Result<(), ImageError> {
-        self.sweep().map_err(|error| self.error(error))
-    }
-
-    fn sweep(&self) -> io::Result<()> {
-        for name in beneath::names(self.dir.as_fd(), Path::new(""))? {
-            if !name.as_encoded_bytes().starts_with(NEW_PREFIX.as_bytes()) {
-                continue;
-            }
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-            let Ok(dir) = beneath::open(self.dir.as_fd(), Path::new(&name), flags) else {
-                continue;
-            };
-            let is_left = {
-                // Whoever has just made it has the lock of it then.
-                let _staging = self.lock(STAGING)?;
-                rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok()
-            };
-            if is_left {
-                remove::remove(self.dir.as_fd(), &name)?;
-            }
-        }
-        Ok(())
+        self.shelf.sweep().map_err(|error| self.error(error))
     }
 
     /// The digest of a file that was read before and did not change since.
     fn known(&self, stamp: &Stamp) -> Option<String> {
-        let text = std::fs::read_to_string(self.path.join("known").join(key(stamp)?)).ok()?;
+        let text = std::fs::read_to_string(self.shelf.aside().join(key(stamp)?)).ok()?;
         let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_digest.then_some(text)
     }
@@ -262,7 +183,7 @@ impl Images {
     /// Notes a digest. That it cannot be noted costs only time.
     fn remember(&self, stamp: &Stamp, digest: &str) {
         let Some(key) = key(stamp) else { return };
-        let path = self.path.join("known").join(key);
+        let path = self.shelf.aside().join(key);
         let new = path.with_extension(format!("{}", std::process::id()));
         let noted = std::fs::write(&new, digest).and_then(|()| std::fs::rename(&new, path));
         noted.ok();
@@ -324,34 +245,5 @@ impl Read for Hashing {
         let count = self.inner.read(buffer)?;
         self.hasher.update(&buffer[..count]);
         Ok(count)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    #[test]
-    fn what_is_being_begun_is_not_taken_for_a_leftover() {
-        let cache = tempfile::tempdir().unwrap();
-        let images = || Images::open(cache.path()).unwrap();
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|threads| {
-            threads.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    images().clear().unwrap();
-                }
-            });
-            let mut outcomes = (0..2000).map(|number| {
-                let new = OsString::from(format!("{NEW_PREFIX}{number:016x}"));
-                let lock = images().make_new(&new)?;
-                rustix::fs::statat(&lock, "rootfs", rustix::fs::AtFlags::empty())?;
-                Ok::<_, io::Error>(())
-            });
-            let failed = outcomes.find(Result::is_err);
-            is_over.store(true, Ordering::Relaxed);
-            assert!(failed.is_none(), "{failed:?}");
-        });
     }
 }

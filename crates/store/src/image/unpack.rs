@@ -1,19 +1,28 @@
 //! Unpacks a root file system archive that nobody vouches for.
 
 use super::entry::{Described, Pending};
+use super::input::Input;
 use super::place;
+use super::whiteout::Mark;
 use crate::beneath;
+use crate::digest::Digest;
 use crate::node::{FileKind, Time};
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, Timespec, Timestamps, Uid};
+use crate::overlay::{self, Format};
+use crate::room::NoRoom;
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, mknodat,
+};
 use rustix::io::Errno;
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use tar::EntryType;
+
+/// What a file takes on a disk beside its content.
+const ENTRY_BYTES: u64 = 512;
 
 /// How much an archive may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,32 +98,21 @@ pub enum UnpackError {
     InTheWay { path: PathBuf },
     #[error("the link {} names {}, which is not an earlier file", path.display(), target.display())]
     LinkTarget { path: PathBuf, target: PathBuf },
+    #[error("{} is no name by which a layer can say that something is gone", path.display())]
+    Whiteout { path: PathBuf },
+    #[error("there is no room for it")]
+    NoRoom(#[source] NoRoom),
     #[error("could not write {}", path.display())]
     Write { path: PathBuf, source: io::Error },
-}
-
-impl UnpackError {
-    /// Sorts failures of reading, which come through the decompressor and the
-    /// tar reader as errors of one type.
-    pub(super) fn from_read(error: io::Error) -> Self {
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<OverLimit>());
-        match inner {
-            Some(OverLimit::Bytes(limit)) => return Self::TooLarge { limit: *limit },
-            Some(OverLimit::Ratio(ratio)) => return Self::TooDense { ratio: *ratio },
-            None => {}
-        }
-        match error.raw_os_error() {
-            Some(_) => Self::Read { source: error },
-            None => Self::Damaged { source: error },
-        }
-    }
 }
 
 /// Unpacks a tar archive (plain, gzip or zstd) into the empty directory `root`.
 ///
 /// Modes and times are kept, but setuid and setgid are taken away: nothing in a
 /// sandbox gets privileges by them, and on the host they would be a gift. Owners
-/// are kept when root unpacks. Devices, fifos and attributes are left out.
+/// are kept when root unpacks. Of attributes, those of users (`user.*`) are kept:
+/// capabilities would be a gift too, marks of overlays would be believed, and
+/// labels belong to this machine's own policy. Devices and fifos are left out.
 ///
 /// Nothing outside `root` is reached, whatever the names and links in the
 /// archive: `..` is an error, and links are followed only within `root`.
@@ -127,22 +125,48 @@ pub fn unpack(
     root: BorrowedFd<'_>,
     limits: &Limits,
 ) -> Result<Report, UnpackError> {
-    let taken = Cell::new(0);
-    let counted = Counted { inner: reader, taken: &taken };
-    let mut reader = BufReader::with_capacity(256 * 1024, counted);
-    let start = peek(&mut reader)?;
-    let decompressed: Box<dyn Read + '_> = match compression(&start) {
-        Compression::None => Box::new(reader),
-        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(reader)),
-        Compression::Zstd => {
-            let decoder = zstd::stream::read::Decoder::with_buffer(reader);
-            Box::new(decoder.map_err(UnpackError::from_read)?)
-        }
-        Compression::Other(name) => return Err(UnpackError::Compression { name }),
-    };
-    let capped = Capped { inner: decompressed, given: 0, taken: &taken, limits: *limits };
-    let mut archive = tar::Archive::new(capped);
-    let mut run = Run::new(root, *limits);
+    run(&mut Input::open(reader, *limits)?, root, limits, Contents::Files, &|_| Ok(()))
+}
+
+/// Unpacks a layer of an image (plain, gzip or zstd) into the empty directory `root`, as an
+/// overlay takes it for a lower one.
+///
+/// As [`unpack()`], but that names which say what is gone from the layers below become the
+/// marks of an overlay, and that no content at all is a layer too. `room` is asked before
+/// something is written.
+///
+/// # Errors
+///
+/// As for [`unpack()`], and what `room` says.
+pub(crate) fn unpack_layer(
+    reader: impl Read,
+    root: BorrowedFd<'_>,
+    limits: &Limits,
+    format: Format,
+    room: &dyn Fn(u64) -> Result<(), NoRoom>,
+) -> Result<Unpacked, UnpackError> {
+    let mut input = Input::open(reader, *limits)?;
+    let report = run(&mut input, root, limits, Contents::Layer(format), room)?;
+    Ok(Unpacked { report, diff_id: Digest::of_hash(input.digest()?) })
+}
+
+/// A layer that was unpacked.
+#[derive(Debug)]
+pub(crate) struct Unpacked {
+    pub(crate) report: Report,
+    /// sha256 of the archive when decompressed.
+    pub(crate) diff_id: Digest,
+}
+
+fn run(
+    input: &mut Input<'_>,
+    root: BorrowedFd<'_>,
+    limits: &Limits,
+    contents: Contents,
+    room: &dyn Fn(u64) -> Result<(), NoRoom>,
+) -> Result<Report, UnpackError> {
+    let mut archive = tar::Archive::new(input);
+    let mut run = Run::new(root, *limits, contents, room);
     let mut pending = Pending::default();
     for entry in archive.entries().map_err(UnpackError::from_read)?.raw(true) {
         let mut entry = entry.map_err(UnpackError::from_read)?;
@@ -155,89 +179,21 @@ pub fn unpack(
     run.finish()
 }
 
-enum Compression {
-    None,
-    Gzip,
-    Zstd,
-    Other(&'static str),
-}
-
-/// Tells by the first bytes.
-fn compression(start: &[u8]) -> Compression {
-    match start {
-        [0x1f, 0x8b, ..] => Compression::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Other("xz"),
-        [b'B', b'Z', b'h', ..] => Compression::Other("bzip2"),
-        [0x04, 0x22, 0x4d, 0x18, ..] => Compression::Other("lz4"),
-        [b'P', b'K', 3 | 5, ..] => Compression::Other("zip"),
-        [b'h', b's', b'q', b's', ..] => Compression::Other("squashfs"),
-        _ => Compression::None,
-    }
-}
-
-/// The first bytes, which stay to be read.
-fn peek(reader: &mut impl BufRead) -> Result<Vec<u8>, UnpackError> {
-    loop {
-        match reader.fill_buf() {
-            Ok(bytes) => return Ok(bytes[..bytes.len().min(8)].to_vec()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => return Err(UnpackError::Read { source }),
-        }
-    }
-}
-
-/// Carries a limit through readers that know only I/O errors.
-#[derive(Debug, thiserror::Error)]
-enum OverLimit {
-    #[error("over {0} bytes")]
-    Bytes(u64),
-    #[error("over {0} times its length")]
-    Ratio(u64),
-}
-
-/// Counts what is taken of the archive's file.
-struct Counted<'a, R> {
-    inner: R,
-    taken: &'a Cell<u64>,
-}
-
-impl<R: Read> Read for Counted<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        self.taken.set(self.taken.get() + count as u64);
-        Ok(count)
-    }
-}
-
-/// Gives no more than the limits let it.
-struct Capped<'a, R> {
-    inner: R,
-    given: u64,
-    taken: &'a Cell<u64>,
-    limits: Limits,
-}
-
-impl<R: Read> Read for Capped<'_, R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        self.given += count as u64;
-        let Limits { bytes, ratio, ratio_from, .. } = self.limits;
-        if self.given > bytes {
-            return Err(io::Error::other(OverLimit::Bytes(bytes)));
-        }
-        let dense = self.taken.get().saturating_mul(ratio).max(ratio_from);
-        if self.given > dense {
-            return Err(io::Error::other(OverLimit::Ratio(ratio)));
-        }
-        Ok(count)
-    }
+/// What an archive is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Contents {
+    /// A whole root file system.
+    Files,
+    /// What differs from the layers below.
+    Layer(Format),
 }
 
 /// One archive being unpacked.
 struct Run<'r> {
     root: BorrowedFd<'r>,
     limits: Limits,
+    contents: Contents,
+    room: &'r dyn Fn(u64) -> Result<(), NoRoom>,
     counted: u64,
     report: Report,
     /// Modes and times of directories, set last: a mode could deny us writing,
@@ -254,9 +210,14 @@ struct Container {
 }
 
 impl<'r> Run<'r> {
-    fn new(root: BorrowedFd<'r>, limits: Limits) -> Self {
+    fn new(
+        root: BorrowedFd<'r>,
+        limits: Limits,
+        contents: Contents,
+        room: &'r dyn Fn(u64) -> Result<(), NoRoom>,
+    ) -> Self {
         let (report, dirs, container) = Default::default();
-        Self { root, limits, counted: 0, report, dirs, container }
+        Self { root, limits, contents, room, counted: 0, report, dirs, container }
     }
 
     fn count(&mut self) -> Result<(), UnpackError> {
@@ -269,7 +230,19 @@ impl<'r> Run<'r> {
 
     fn entry(&mut self, entry: Described, content: &mut impl Read) -> Result<(), UnpackError> {
         let path = place::inside(&entry.path)?;
-        self.refuse_container(&path)?;
+        match self.contents {
+            Contents::Files => self.refuse_container(&path)?,
+            Contents::Layer(format) => {
+                if let Some(mark) = Mark::of(&path)? {
+                    self.report.entries += 1;
+                    return self.mark(&mark, format);
+                }
+            }
+        }
+        (self.room)(ENTRY_BYTES).map_err(UnpackError::NoRoom)?;
+        for what in &entry.left_out {
+            self.skip(path.clone(), what);
+        }
         let skipped = match entry.kind {
             EntryType::Directory => self.directory(&path, &entry).map(|()| None)?,
             EntryType::Regular | EntryType::Continuous => {
@@ -284,6 +257,80 @@ impl<'r> Run<'r> {
         match skipped {
             Some(what) => self.skip(path, what),
             None => self.report.entries += 1,
+        }
+        Ok(())
+    }
+
+    /// Writes down what is gone from the layers below.
+    fn mark(&mut self, mark: &Mark, format: Format) -> Result<(), UnpackError> {
+        (self.room)(ENTRY_BYTES).map_err(UnpackError::NoRoom)?;
+        match mark {
+            Mark::None => Ok(()),
+            Mark::Gone(path) => {
+                let (dir, name) = self.parent(path)?;
+                let found = beneath::look(&dir, &name).map_err(|error| write(path, error))?;
+                let made = match found {
+                    None => mknodat(&dir, &name, FileType::CharacterDevice, Mode::empty(), 0),
+                    // What this layer has in its place hides what is below.
+                    Some(found) if found.kind == FileKind::Dir => {
+                        beneath::dir(dir.as_fd(), Path::new(&name))
+                            .and_then(|dir| overlay::set_opaque(format, dir))
+                    }
+                    Some(_) => Ok(()),
+                };
+                made.map_err(|error| write(path, error))
+            }
+            Mark::Opaque(path) => {
+                if !path.as_os_str().is_empty() {
+                    let (dir, name) = self.parent(path)?;
+                    self.make_directory(&dir, &name, path)?;
+                }
+                place::open_dir(self.root, path)
+                    .and_then(|dir| overlay::set_opaque(format, dir))
+                    .map_err(|error| write(path, error))
+            }
+        }
+    }
+
+    /// The directory that is to hold `path`, and the last name. Of a layer, directories may
+    /// be where it says that something is gone.
+    fn parent(&self, path: &Path) -> Result<(OwnedFd, OsString), UnpackError> {
+        match (place::parent(self.root, path), self.contents) {
+            (Err(UnpackError::InTheWay { .. }), Contents::Layer(_)) => {}
+            (other, _) => return other,
+        }
+        let above = path.parent().unwrap_or(Path::new(""));
+        let mut outermost: Vec<&Path> = above.ancestors().collect();
+        outermost.pop();
+        for at in outermost.into_iter().rev() {
+            let (dir, name) = place::parent(self.root, at)?;
+            let found = beneath::look(&dir, &name).map_err(|error| write(path, error))?;
+            if found.is_some_and(|found| found.is_null_device()) {
+                self.make_directory(&dir, &name, at)?;
+                beneath::dir(dir.as_fd(), Path::new(&name))
+                    .and_then(|dir| beneath::chmod(dir, 0o755))
+                    .map_err(|error| write(at, error))?;
+            }
+        }
+        place::parent(self.root, path)
+    }
+
+    /// Makes a directory unless there is one; instead of what is gone, one that hides all
+    /// that is below.
+    fn make_directory(&self, dir: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), UnpackError> {
+        let error = |errno| write(path, errno);
+        let found = beneath::look(dir, name).map_err(error)?;
+        if found.is_some_and(|found| found.kind == FileKind::Dir) {
+            return Ok(());
+        }
+        place::clear(dir.as_fd(), name, path)?;
+        rustix::fs::mkdirat(dir, name, Mode::RWXU).map_err(error)?;
+        if let (Contents::Layer(format), Some(found)) = (self.contents, found)
+            && found.is_null_device()
+        {
+            beneath::dir(dir.as_fd(), Path::new(name))
+                .and_then(|dir| overlay::set_opaque(format, dir))
+                .map_err(error)?;
         }
         Ok(())
     }
@@ -316,13 +363,16 @@ impl<'r> Run<'r> {
 
     fn directory(&mut self, path: &Path, entry: &Described) -> Result<(), UnpackError> {
         if !path.as_os_str().is_empty() {
-            let (dir, name) = place::parent(self.root, path)?;
+            let (dir, name) = self.parent(path)?;
             // A link to a directory stands for it, as `lib -> usr/lib` does.
             if place::open_dir(self.root, path).is_err() {
-                place::clear(dir.as_fd(), &name, path)?;
-                rustix::fs::mkdirat(&dir, &name, Mode::RWXU).map_err(|error| write(path, error))?;
+                self.make_directory(&dir, &name, path)?;
                 set_owner(dir.as_fd(), &name, entry).map_err(|error| write(path, error))?;
             }
+        }
+        if !entry.attributes.is_empty() {
+            let dir = place::open_dir(self.root, path).map_err(|error| write(path, error))?;
+            self.set_attributes(&dir, path, entry)?;
         }
         self.dirs.insert(path.to_owned(), (carried(entry.mode), entry.mtime));
         Ok(())
@@ -340,11 +390,12 @@ impl<'r> Run<'r> {
         let fd = rustix::fs::openat(&dir, &name, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|error| write(path, error))?;
         let mut file = File::from(fd);
-        let copied = copy(content, &mut file, path)?;
+        let copied = copy(content, &mut file, path, self.room)?;
         if copied != entry.size {
             return Err(UnpackError::Damaged { source: io::ErrorKind::UnexpectedEof.into() });
         }
         self.report.bytes += copied;
+        self.set_attributes(&file, path, entry)?;
         let finish = || {
             set_owner(dir.as_fd(), &name, entry)?;
             rustix::fs::fchmod(&file, Mode::from_raw_mode(carried(entry.mode)))?;
@@ -380,7 +431,7 @@ impl<'r> Run<'r> {
         if !matches!(found.kind, FileKind::File | FileKind::Symlink) {
             return Err(refused());
         }
-        let (dir, name) = place::parent(self.root, path)?;
+        let (dir, name) = self.parent(path)?;
         let present = beneath::look(&dir, &name).map_err(|error| write(path, error))?;
         if present.is_some_and(|present| present.id() == found.id()) {
             return Ok(());
@@ -391,17 +442,37 @@ impl<'r> Run<'r> {
     }
 
     /// Where a new file goes, with nothing in its place.
-    fn free(&self, path: &Path) -> Result<(std::os::fd::OwnedFd, std::ffi::OsString), UnpackError> {
+    fn free(&self, path: &Path) -> Result<(OwnedFd, OsString), UnpackError> {
         if path.as_os_str().is_empty() {
             return Err(UnpackError::InTheWay { path: path.to_owned() });
         }
-        let (dir, name) = place::parent(self.root, path)?;
+        let (dir, name) = self.parent(path)?;
         place::clear(dir.as_fd(), &name, path)?;
         Ok((dir, name))
     }
 
+    fn set_attributes(
+        &mut self,
+        file: impl AsFd,
+        path: &Path,
+        entry: &Described,
+    ) -> Result<(), UnpackError> {
+        for (name, value) in &entry.attributes {
+            let set =
+                rustix::fs::setxattr(beneath::proc_path(&file), name, value, XattrFlags::empty());
+            match set {
+                // This file system keeps none, or has no room for it.
+                Err(Errno::NOTSUP | Errno::TOOBIG | Errno::NOSPC) => {
+                    self.skip(path.to_owned(), "attribute that the file system does not take");
+                }
+                other => other.map_err(|error| write(path, error))?,
+            }
+        }
+        Ok(())
+    }
+
     fn finish(self) -> Result<Report, UnpackError> {
-        if self.report.entries == 0 {
+        if self.report.entries == 0 && self.contents == Contents::Files {
             return Err(UnpackError::Empty);
         }
         // Innermost first: an outer mode may deny us going further in.
@@ -447,7 +518,12 @@ fn set_owner(dir: BorrowedFd<'_>, name: &OsStr, entry: &Described) -> rustix::io
 }
 
 /// Copies and tells failures of the two sides apart.
-fn copy(from: &mut impl Read, to: &mut File, path: &Path) -> Result<u64, UnpackError> {
+fn copy(
+    from: &mut impl Read,
+    to: &mut File,
+    path: &Path,
+    room: &dyn Fn(u64) -> Result<(), NoRoom>,
+) -> Result<u64, UnpackError> {
     let mut buffer = vec![0; 128 * 1024];
     let mut total = 0;
     loop {
@@ -457,6 +533,7 @@ fn copy(from: &mut impl Read, to: &mut File, path: &Path) -> Result<u64, UnpackE
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(UnpackError::from_read(error)),
         };
+        room(count as u64).map_err(UnpackError::NoRoom)?;
         io::Write::write_all(to, &buffer[..count])
             .map_err(|source| UnpackError::Write { path: path.to_owned(), source })?;
         total += count as u64;

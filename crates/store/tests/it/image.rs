@@ -1,5 +1,6 @@
 //! Root file systems are unpacked as packed, and hostile ones are refused.
 
+use super::support::archive::Archive;
 use super::support::{as_root_and_user, may_as_root};
 use atoll_store::image::{Image, ImageError, Images, Limits, Report, UnpackError, unpack};
 use proptest::prelude::*;
@@ -9,7 +10,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tar::{Builder, EntryType, Header};
+use tar::{EntryType, Header};
 
 macro_rules! both {
     ($($name:ident => $body:block)*) => { $(
@@ -19,52 +20,6 @@ macro_rules! both {
             as_root_and_user(concat!("image::", stringify!($name)), body);
         }
     )* };
-}
-
-/// An archive under construction; nothing is checked, so that it can be hostile.
-struct Archive(Builder<Vec<u8>>);
-
-impl Archive {
-    fn new() -> Self {
-        Self(Builder::new(Vec::new()))
-    }
-
-    /// Adds an entry with these bytes as its name and link, cut to 100.
-    fn raw(mut self, kind: EntryType, name: &[u8], link: &[u8], mode: u32, content: &[u8]) -> Self {
-        let mut header = Header::new_ustar();
-        let fields = header.as_ustar_mut().unwrap();
-        fields.name[..name.len()].copy_from_slice(name);
-        fields.linkname[..link.len()].copy_from_slice(link);
-        header.set_entry_type(kind);
-        header.set_mode(mode);
-        header.set_uid(u64::from(rustix::process::geteuid().as_raw()));
-        header.set_gid(u64::from(rustix::process::getegid().as_raw()));
-        header.set_mtime(1_000_000_000);
-        header.set_size(content.len() as u64);
-        header.set_cksum();
-        self.0.append(&header, content).unwrap();
-        self
-    }
-
-    fn file(self, name: &str, content: &str) -> Self {
-        self.raw(EntryType::Regular, name.as_bytes(), b"", 0o644, content.as_bytes())
-    }
-
-    fn dir(self, name: &str, mode: u32) -> Self {
-        self.raw(EntryType::Directory, name.as_bytes(), b"", mode, b"")
-    }
-
-    fn symlink(self, name: &str, target: &str) -> Self {
-        self.raw(EntryType::Symlink, name.as_bytes(), target.as_bytes(), 0o777, b"")
-    }
-
-    fn link(self, name: &str, target: &str) -> Self {
-        self.raw(EntryType::Link, name.as_bytes(), target.as_bytes(), 0o644, b"")
-    }
-
-    fn bytes(self) -> Vec<u8> {
-        self.0.into_inner().unwrap()
-    }
 }
 
 /// A directory to unpack into, beside another that nothing may reach.

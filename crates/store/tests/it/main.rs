@@ -7,6 +7,7 @@ mod conflicts;
 mod hostile;
 mod image;
 mod kill;
+mod layer;
 mod links;
 mod secret;
 mod session;

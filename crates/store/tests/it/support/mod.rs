@@ -1,5 +1,6 @@
 //! A project, an overlay over it and what a script did in there.
 
+pub(crate) mod archive;
 mod manifest;
 
 use atoll_store::Format;

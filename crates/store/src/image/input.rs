@@ -1,0 +1,145 @@
+//! The bytes of an archive: decompressed, counted, and no more than the limits let through.
+
+use super::unpack::{Limits, UnpackError};
+use sha2::{Digest as _, Sha256};
+use std::cell::Cell;
+use std::error::Error;
+use std::io::{self, BufReader, Cursor, Read};
+use std::rc::Rc;
+
+/// Enough of an archive to tell how it is compressed.
+const START: u64 = 8;
+
+enum Compression {
+    None,
+    Gzip,
+    Zstd,
+    Other(&'static str),
+}
+
+/// Tells by the first bytes.
+fn compression(start: &[u8]) -> Compression {
+    match start {
+        [0x1f, 0x8b, ..] => Compression::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Other("xz"),
+        [b'B', b'Z', b'h', ..] => Compression::Other("bzip2"),
+        [0x04, 0x22, 0x4d, 0x18, ..] => Compression::Other("lz4"),
+        [b'P', b'K', 3 | 5, ..] => Compression::Other("zip"),
+        [b'h', b's', b'q', b's', ..] => Compression::Other("squashfs"),
+        _ => Compression::None,
+    }
+}
+
+/// What an archive holds when it is decompressed.
+pub(super) struct Input<'r> {
+    inner: Box<dyn Read + 'r>,
+    /// Bytes taken of the archive's file.
+    taken: Rc<Cell<u64>>,
+    given: u64,
+    limits: Limits,
+    hasher: Sha256,
+}
+
+impl<'r> Input<'r> {
+    pub(super) fn open(mut reader: impl Read + 'r, limits: Limits) -> Result<Self, UnpackError> {
+        let mut start = Vec::new();
+        reader.by_ref().take(START).read_to_end(&mut start).map_err(UnpackError::from_read)?;
+        let compression = compression(&start);
+        let taken = Rc::new(Cell::new(0));
+        let counted = Counted { inner: Cursor::new(start).chain(reader), taken: Rc::clone(&taken) };
+        let reader = BufReader::with_capacity(256 * 1024, counted);
+        let inner: Box<dyn Read + 'r> = match compression {
+            Compression::None => Box::new(reader),
+            Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(reader)),
+            Compression::Zstd => {
+                let decoder = zstd::stream::read::Decoder::with_buffer(reader);
+                Box::new(decoder.map_err(UnpackError::from_read)?)
+            }
+            Compression::Other(name) => return Err(UnpackError::Compression { name }),
+        };
+        Ok(Self { inner, taken, given: 0, limits, hasher: Sha256::new() })
+    }
+
+    /// Reads to the end, and gives the sha256 of all there was.
+    pub(super) fn digest(mut self) -> Result<[u8; 32], UnpackError> {
+        io::copy(&mut self, &mut io::sink()).map_err(UnpackError::from_read)?;
+        Ok(self.hasher.finalize().into())
+    }
+}
+
+impl Read for Input<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.given += count as u64;
+        let Limits { bytes, ratio, ratio_from, .. } = self.limits;
+        if self.given > bytes {
+            return Err(io::Error::other(OverLimit::Bytes(bytes)));
+        }
+        let dense = self.taken.get().saturating_mul(ratio).max(ratio_from);
+        if self.given > dense {
+            return Err(io::Error::other(OverLimit::Ratio(ratio)));
+        }
+        self.hasher.update(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+/// Carries a limit through readers that know only I/O errors.
+#[derive(Debug, thiserror::Error)]
+enum OverLimit {
+    #[error("over {0} bytes")]
+    Bytes(u64),
+    #[error("over {0} times its length")]
+    Ratio(u64),
+}
+
+/// Carries a failure of where the archive comes from through the same readers: it is no
+/// damage of the archive.
+#[derive(Debug, thiserror::Error)]
+#[error("the source failed")]
+pub(crate) struct SourceFailed(#[source] pub(crate) io::Error);
+
+impl UnpackError {
+    /// Sorts failures of reading, which come through the decompressor and the
+    /// tar reader as errors of one type.
+    pub(super) fn from_read(error: io::Error) -> Self {
+        match cause::<OverLimit>(&error) {
+            Some(OverLimit::Bytes(limit)) => return Self::TooLarge { limit: *limit },
+            Some(OverLimit::Ratio(ratio)) => return Self::TooDense { ratio: *ratio },
+            None => {}
+        }
+        match error.raw_os_error() {
+            _ if cause::<SourceFailed>(&error).is_some() => Self::Read { source: error },
+            Some(_) => Self::Read { source: error },
+            None => Self::Damaged { source: error },
+        }
+    }
+}
+
+/// The error of this type that others are wrapped around.
+pub(crate) fn cause<T: Error + 'static>(error: &io::Error) -> Option<&T> {
+    let mut next: Option<&(dyn Error + 'static)> = error.get_ref().map(|inner| inner as _);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = inner.map(|inner| inner as _).or_else(|| error.source());
+    }
+    None
+}
+
+/// Counts what is taken of the archive's file.
+struct Counted<R> {
+    inner: R,
+    taken: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.taken.set(self.taken.get() + count as u64);
+        Ok(count)
+    }
+}
