@@ -1,8 +1,9 @@
 //! A gateway that serves one sandbox, for who watches over that sandbox alone.
 
+use super::desk::{Desk, Words};
 use super::start::Gateway;
-use crate::supervise::Companion;
-use atoll_egress::control::{Addition, AskError, Asked, Decision, Denial, Order, Told};
+use crate::supervise::{Answer, Companion, Question};
+use atoll_egress::control::{Addition, AskError, Denial, Order, Told};
 use atoll_sys::capture::Listeners;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,6 +28,7 @@ pub(crate) struct Attached {
     listeners: Listeners,
     state: State,
     denials: Vec<Denial>,
+    desk: Desk,
     /// It has said all that there was to be said.
     is_counted: bool,
 }
@@ -40,11 +42,13 @@ enum State {
 
 impl Attached {
     /// Has the gateway serve the sandbox that `addition` describes as soon as it is ready for it.
+    /// Without `words` nobody can be asked anything.
     pub(crate) fn new(
         gateway: Gateway,
         begin: Vec<Order>,
         addition: Box<Addition>,
         listeners: Listeners,
+        words: Option<Words>,
     ) -> Self {
         Self {
             gateway,
@@ -53,6 +57,7 @@ impl Attached {
             listeners,
             state: State::Serves,
             denials: Vec::new(),
+            desk: Desk::new(words),
             is_counted: false,
         }
     }
@@ -94,13 +99,17 @@ impl Attached {
 
     fn hear(&mut self, told: Told) -> Result<(), AskError> {
         match told {
-            Told::Ready => self.begin()?,
+            Told::Ready => {
+                self.desk.forget();
+                self.begin()?;
+            }
             Told::Named { name, .. } => self.addition.stand_ins.names.push(name),
             Told::Denied { denial, .. } => self.keep(denial),
             Told::Question { question, asked, .. } => {
-                let decision = decide(&asked);
-                let sandbox = SANDBOX;
-                self.gateway.order(&Order::Decide { sandbox, question, decision }, &[])?;
+                if let Some(decision) = self.desk.take(question, &asked, Instant::now()) {
+                    let sandbox = SANDBOX;
+                    self.gateway.order(&Order::Decide { sandbox, question, decision }, &[])?;
+                }
             }
             Told::Failed { text, .. } => self.state = State::Ended(text),
             Told::Deaf { .. } => {
@@ -114,6 +123,14 @@ impl Attached {
             Told::Counted { .. } => self.is_counted = true,
         }
         Ok(())
+    }
+
+    fn end(&mut self, error: &AskError) {
+        let mut why = error.to_string();
+        if let Some(cause) = std::error::Error::source(error) {
+            why += &format!(": {cause}");
+        }
+        self.state = State::Ended(why);
     }
 
     /// The same refusal again is counted with the first.
@@ -138,16 +155,21 @@ impl Companion for Attached {
     fn serve(&mut self) {
         let heard = self.gateway.starter().hear();
         if let Err(error) = heard.and_then(|told| self.hear(told)) {
-            let mut why = error.to_string();
-            if let Some(cause) = std::error::Error::source(&error) {
-                why += &format!(": {cause}");
-            }
-            self.state = State::Ended(why);
+            self.end(&error);
         }
     }
-}
 
-/// A run has nobody who could be asked so far.
-fn decide(_: &Asked) -> Decision {
-    Decision::Deny { reason: Some("nobody is there to be asked".to_owned()) }
+    fn question(&self) -> Option<&Question> {
+        // Nobody is there any more who would hear the answer.
+        matches!(self.state, State::Serves).then(|| self.desk.question()).flatten()
+    }
+
+    fn answer(&mut self, number: u64, answer: Answer) {
+        for (question, decision) in self.desk.answer(number, answer) {
+            let order = Order::Decide { sandbox: SANDBOX, question, decision };
+            if let Err(error) = self.gateway.order(&order, &[]) {
+                self.end(&error);
+            }
+        }
+    }
 }

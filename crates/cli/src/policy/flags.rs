@@ -69,7 +69,7 @@ pub(crate) struct PolicyFlags {
     /// Let a host be reached, as in pypi.org or https://GET@api.github.com/repos/**; may be repeated
     #[arg(long, value_name = "RULE")]
     allow_host: Vec<String>,
-    /// Ask before a host is reached; may be repeated
+    /// Ask on the terminal before a host is reached; may be repeated
     #[arg(long, value_name = "RULE")]
     ask_host: Vec<String>,
     /// Refuse a host; may be repeated

@@ -30,6 +30,8 @@ pub(crate) struct Loaded {
     pub(crate) home: Option<PathBuf>,
     /// What the policy says of the network, understood.
     pub(crate) network: Network,
+    /// Where the user's own policy lies, whether it is there or not.
+    pub(crate) user_file: Option<PathBuf>,
 }
 
 impl Loaded {
@@ -91,7 +93,7 @@ pub(crate) fn load(flags: &PolicyFlags) -> Result<Loaded, CliError> {
     merged.warnings.extend(network::warnings(&network, &merged.policy.network));
     merged.warnings.sort_by_key(|warning| (warning.origin.level, warning.origin.line()));
     check_links(&layers, &merged.policy, &project, home.as_deref())?;
-    Ok(Loaded { merged, project, cwd, home, network })
+    Ok(Loaded { merged, project, cwd, home, network, user_file })
 }
 
 /// Refuses paths that lead through a link in what is writable from inside: an

@@ -3,7 +3,7 @@
 
 use super::control::{Moments, Told};
 use super::inside::{self, Inside};
-use super::network::Network;
+use super::network::{Network, words};
 use super::notes::Audience;
 use super::prepare::{Prepared, Trees, lowered, prepare};
 use super::report::{Limit, LimitHit, Report};
@@ -74,7 +74,10 @@ pub(crate) fn run(request: Request<'_>) -> Result<Report, CliError> {
     let gateway = network.as_ref().map(Network::start).transpose()?;
     let mut launched = launch(request.network, inside, trees, group.as_ref(), &mut moments)?;
     let mut attached = match (network, gateway, launched.listeners.take()) {
-        (Some(network), Some(gateway), Some(listeners)) => Some(network.attach(gateway, listeners)),
+        (Some(network), Some(gateway), Some(listeners)) => {
+            let words = stdio.can_ask().then(|| words(request.loaded, request.command));
+            Some(network.attach(gateway, listeners, words))
+        }
         _ => None,
     };
     stdio.close_given();

@@ -3,6 +3,7 @@
 
 use super::secrets;
 use crate::error::CliError;
+use crate::gateway::desk::Words;
 use crate::gateway::{Attached, Gateway, attached, host};
 use crate::policy::load::Loaded;
 use crate::policy::network::{self, PlacedRule};
@@ -11,10 +12,12 @@ use atoll_egress::control::{
     Addition, Binding, Budgets, LayerText, Order, RuleText, Rules, Sensitive, Via,
 };
 use atoll_egress::gateway;
+use atoll_egress::policy::Action;
 use atoll_egress::tls::Authority;
 use atoll_jail::host::TRUST;
 use atoll_sys::capture::{Capture, Listeners, Ports};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 
 /// The network of a run, before there is a sandbox.
 #[derive(Debug)]
@@ -90,12 +93,34 @@ impl Network {
             .map_err(|error| CliError::new("the gateway cannot be started").because(error))
     }
 
-    /// Has the gateway serve the sandbox.
-    pub(super) fn attach(mut self, gateway: Gateway, listeners: Listeners) -> Attached {
+    /// Has the gateway serve the sandbox. What it asks is asked with these words, if anybody is.
+    pub(super) fn attach(
+        mut self,
+        gateway: Gateway,
+        listeners: Listeners,
+        words: Option<Words>,
+    ) -> Attached {
         self.addition.tcp = listeners.tcp.len();
-        Attached::new(gateway, self.begin, self.addition, listeners)
+        Attached::new(gateway, self.begin, self.addition, listeners, words)
     }
 }
+
+/// What the questions of a run say of it.
+pub(super) fn words(loaded: &Loaded, command: &[OsString]) -> Words {
+    let shown: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let placed = loaded.network.layers.iter().enumerate().flat_map(|(number, layer)| {
+        let asks = layer.rules.iter().filter(|placed| placed.rule.action == Action::Ask);
+        asks.map(move |placed| (number, placed.rule.to_string(), placed.origin.to_string()))
+    });
+    Words {
+        command: shown.join(" ").chars().take(COMMAND_CHARS_MAX).collect(),
+        rules: placed.collect(),
+        user_file: loaded.user_file.as_ref().map(|path| path.display().to_string()),
+    }
+}
+
+/// How much of a command is shown with a question.
+const COMMAND_CHARS_MAX: usize = 200;
 
 fn rules(understood: &network::Network, said: &Said, secrets: Vec<Binding>) -> Rules {
     let rule = |placed: &PlacedRule| RuleText {

@@ -1,5 +1,6 @@
 //! What the launcher and the jail's PID 1 say to each other.
 
+use super::dialog::{Answer, Question};
 use atoll_sys::signals::{die_by, is_ignored};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -27,6 +28,12 @@ pub trait Companion {
 
     /// Hears one thing, and does what is to be done about it. Must not wait.
     fn serve(&mut self);
+
+    /// What the user is to be asked now, the same until it is answered or needs no answer.
+    fn question(&self) -> Option<&Question>;
+
+    /// Takes the answer to the question of that number.
+    fn answer(&mut self, number: u64, answer: Answer);
 }
 
 /// The launcher's side of the control socket.

@@ -1,6 +1,7 @@
 //! The loop that watches everything while the command runs.
 
 use super::control::{Companion, Control, End, Lost, Message, Outcome, Place, Received};
+use super::dialog::Answer;
 use super::pump::{Pump, Read, Write};
 use super::relay::Relay;
 use super::signals::{self, Signals};
@@ -141,6 +142,7 @@ impl<'a, C: Control> Supervisor<'a, C> {
                 self.serve(source, flags)?;
             }
             self.look_at_clock();
+            self.ask();
         }
         if let Some(relay) = &mut self.relay {
             relay.close();
@@ -200,7 +202,30 @@ impl<'a, C: Control> Supervisor<'a, C> {
     fn next_alarm(&self) -> Option<Instant> {
         let quiet = (self.dead && self.waits_for_output()).then(|| self.last_output + QUIET);
         let unstarted = self.unstarted.map(|(until, _)| until);
-        [self.deadline, self.overdue, unstarted, quiet].into_iter().flatten().min()
+        let asked = self.relay.as_ref().and_then(Relay::asking_alarm);
+        let question = self.companion.as_ref().and_then(|companion| companion.question());
+        let late = question.filter(|_| !self.dead).map(|question| question.until);
+        [self.deadline, self.overdue, unstarted, quiet, asked, late].into_iter().flatten().min()
+    }
+
+    /// Has the user asked what the companion wants to know, if there is something and the
+    /// terminal can be had. A question that nobody could be asked has its end all the same.
+    fn ask(&mut self) {
+        let Some(companion) = &mut self.companion else { return };
+        let answered = self.relay.as_mut().and_then(Relay::look_at_question);
+        let now = Instant::now();
+        let late = || {
+            let question = companion.question().filter(|question| question.until <= now)?;
+            Some((question.number, Answer::Late))
+        };
+        if let Some((number, answer)) = answered.or_else(late) {
+            companion.answer(number, answer);
+        }
+        let Some(relay) = &mut self.relay else { return };
+        match companion.question().filter(|_| !self.dead && self.said.is_none()) {
+            Some(question) => relay.ask(question),
+            None => relay.stop_asking(),
+        }
     }
 
     /// Nothing waits to be written: what is missing is the other side's end.
@@ -261,7 +286,11 @@ impl<'a, C: Control> Supervisor<'a, C> {
             }
             Source::Terminal => {
                 if let Some(relay) = &mut self.relay {
-                    relay.serve_terminal(flags);
+                    let answer = relay.serve_terminal(flags);
+                    if let (Some((number, answer)), Some(companion)) = (answer, &mut self.companion)
+                    {
+                        companion.answer(number, answer);
+                    }
                     if relay.has_lost_the_front() {
                         self.find_place();
                     }

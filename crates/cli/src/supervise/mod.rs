@@ -24,7 +24,9 @@
 //! - The other members of a pipeline get Ctrl-C only as the end of the command,
 //!   once the command has taken the keys of a shared terminal.
 
+mod asking;
 mod control;
+mod dialog;
 mod event_loop;
 pub mod guard;
 mod pump;
@@ -34,6 +36,7 @@ pub mod stdio;
 pub mod terminal;
 
 pub use control::{Companion, Control, End, Lost, Message, Outcome, Place, Received};
+pub use dialog::{Answer, Choices, Question};
 pub use event_loop::{Inputs, SuperviseError, run};
 pub use guard::{Cleanup, Guard};
 pub use signals::{Restore, Signals};

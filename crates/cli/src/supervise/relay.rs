@@ -1,5 +1,6 @@
 //! Between the user's terminal and the command's.
 
+use super::asking::{Answered, Asking};
 use super::control::Place;
 use super::pump::{Pump, Read, Write};
 use super::terminal::{Setup, Terminal, same};
@@ -12,15 +13,15 @@ use std::time::{Duration, Instant};
 
 /// The two terminals, and the bytes on their way.
 pub(super) struct Relay {
-    terminal: Terminal,
+    pub(super) terminal: Terminal,
     /// The master side of the command's terminal; gone when it has ended, or when
     /// the user's has: then the command's is hung up by closing it.
-    master: Option<OwnedFd>,
+    pub(super) master: Option<OwnedFd>,
     connected: bool,
     /// From the user's terminal to the command's.
-    input: Pump,
+    pub(super) input: Pump,
     /// From the command's terminal to the user's.
-    output: Pump,
+    pub(super) output: Pump,
     /// The modes that the command's terminal was last given from ours.
     given: Option<Termios>,
     place: Place,
@@ -28,6 +29,8 @@ pub(super) struct Relay {
     front_wanted: bool,
     hung_up: bool,
     input_denied: bool,
+    /// Somebody is asked something on the user's terminal.
+    pub(super) asking: Asking,
 }
 
 impl Relay {
@@ -45,6 +48,7 @@ impl Relay {
             front_wanted,
             hung_up: false,
             input_denied: false,
+            asking: Asking::No,
         }
     }
 
@@ -81,6 +85,11 @@ impl Relay {
         Ok(())
     }
 
+    /// Somebody may sit at the user's terminal, and we may read what is typed there.
+    pub(super) fn can_ask(&self) -> bool {
+        self.connected && !self.hung_up && !self.input_denied && self.terminal.is_foreground()
+    }
+
     pub(super) fn is_in_front(&self) -> bool {
         self.place == Place::Front
     }
@@ -106,7 +115,7 @@ impl Relay {
             return None;
         }
         let mut flags = PollFlags::empty();
-        if self.reads_keys() {
+        if matches!(self.asking, Asking::Stands(_)) || self.reads_keys() {
             flags |= PollFlags::IN;
         }
         if !self.output.is_empty() {
@@ -118,7 +127,7 @@ impl Relay {
     pub(super) fn master_interest(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let master = self.master.as_ref()?;
         let mut flags = PollFlags::empty();
-        if self.output.wants_read() {
+        if self.output.wants_read() && !self.is_asking() {
             flags |= PollFlags::IN;
         }
         if !self.input.is_empty() {
@@ -130,18 +139,24 @@ impl Relay {
 
     /// Keys are read only in raw modes: before, they are for the shell or for
     /// others in the pipeline, or make signals.
-    fn reads_keys(&self) -> bool {
+    pub(super) fn reads_keys(&self) -> bool {
         self.is_in_front()
+            && !matches!(self.asking, Asking::Stands(_))
             && self.terminal.is_raw()
             && self.master.is_some()
             && !self.input_denied
             && self.input.wants_read()
     }
 
-    pub(super) fn serve_terminal(&mut self, flags: PollFlags) {
+    /// Gives the answer to a question, if this is one.
+    pub(super) fn serve_terminal(&mut self, flags: PollFlags) -> Option<Answered> {
         if flags.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             self.hang_up();
-            return;
+            return None;
+        }
+        let mut answer = None;
+        if flags.contains(PollFlags::IN) {
+            answer = self.read_answer();
         }
         if flags.contains(PollFlags::IN) && self.reads_keys() {
             match self.input.read(self.terminal.fd()) {
@@ -156,6 +171,7 @@ impl Relay {
         if flags.contains(PollFlags::OUT) {
             self.write_output();
         }
+        answer
     }
 
     /// Says whether the command has written something.
@@ -173,7 +189,11 @@ impl Relay {
     }
 
     fn read_output(&mut self) -> bool {
-        let Some(master) = &self.master else { return false };
+        let Some(master) =
+            self.master.as_ref().filter(|_| !matches!(self.asking, Asking::Stands(_)))
+        else {
+            return false;
+        };
         match self.output.read(master) {
             Read::Some => {
                 if self.terminal.line_ends_are_doubled(master.as_fd()) {
@@ -191,7 +211,7 @@ impl Relay {
         }
     }
 
-    fn write_output(&mut self) {
+    pub(super) fn write_output(&mut self) {
         if self.output.is_empty() || !self.terminal.takes_output() {
             return;
         }
@@ -201,7 +221,7 @@ impl Relay {
         }
     }
 
-    fn write_input(&mut self) {
+    pub(super) fn write_input(&mut self) {
         let Some(master) = &self.master else { return };
         if let Write::Failed(_) = self.input.write(master, usize::MAX) {
             self.input.abandon();
@@ -209,8 +229,9 @@ impl Relay {
     }
 
     /// The user's terminal is gone, and so the command's is.
-    fn hang_up(&mut self) {
+    pub(super) fn hang_up(&mut self) {
         self.hung_up = true;
+        self.asking = Asking::No;
         self.master = None;
         self.input.abandon();
         self.output.abandon();
@@ -260,11 +281,13 @@ impl Relay {
 
     /// Leaves the user's terminal as it was.
     pub(super) fn step_back(&mut self) {
+        self.stop_asking();
         self.terminal.leave_raw();
     }
 
     /// Where the command belongs after a stop.
     pub(super) fn find_place(&mut self) -> Place {
+        self.stop_asking();
         let front = self.front_wanted && !self.hung_up && self.terminal.is_foreground();
         if front && self.connected {
             self.enter_raw().ok();

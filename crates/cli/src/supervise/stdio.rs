@@ -130,6 +130,14 @@ impl Stdio {
         self.terminal.as_mut()
     }
 
+    /// Whether somebody can be asked on *the* terminal: what is said is seen there, and what is
+    /// typed there was meant for this.
+    #[must_use]
+    pub fn can_ask(&self) -> bool {
+        let [stdin, _, stderr] = &self.streams;
+        matches!((stdin, stderr), (Stream::Terminal, Stream::Terminal))
+    }
+
     /// Closes the ends of pipes that PID 1 has by now. Without this their readers
     /// would never see the end.
     pub fn close_given(&mut self) {

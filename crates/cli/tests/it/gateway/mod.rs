@@ -1,6 +1,7 @@
 //! What a run reaches through the gateway, and what it does not: by root and by an ordinary user,
 //! in an internet of the test's own.
 
+mod asking;
 mod attacks;
 mod names;
 mod passing;
