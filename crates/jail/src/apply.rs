@@ -2,7 +2,7 @@
 
 use crate::overlay;
 use crate::plan::Step;
-use crate::spec::{Access, Kind, Source, Watches};
+use crate::spec::{Access, Kind, Lower, Source, Watches};
 use atoll_sys::mount as attributes;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -78,9 +78,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn step(&mut self, step: &Step) -> Result<(), Failed> {
         match step {
-            Step::MountOverlay { lower, expect, upper, work } => {
-                self.mount_overlay(lower, *expect, upper, work)
-            }
+            Step::MountOverlay { lowers, upper, work } => self.mount_overlay(lowers, upper, work),
             Step::BindOverlay { at, index } => {
                 let mount = self.overlays.get(*index).ok_or(Errno::BADF);
                 attach(mount.at("find the overlay")?.as_fd(), at)
@@ -114,21 +112,17 @@ impl Builder<'_> {
         }
     }
 
-    fn mount_overlay(
-        &mut self,
-        lower: &Path,
-        expect: (u64, u64),
-        upper: &Path,
-        work: &Path,
-    ) -> Result<(), Failed> {
+    fn mount_overlay(&mut self, lowers: &[Lower], upper: &Path, work: &Path) -> Result<(), Failed> {
         let open = |path, expect| {
             crate::tree::open(path, expect)
                 .map_err(|error| Failed { call: "openat2", source: io::Error::other(error) })
         };
-        let (lower, upper, work) =
-            (open(lower, Some(expect))?, open(upper, None)?, open(work, None)?);
-        let mount =
-            overlay::mount(lower.as_fd(), upper.as_fd(), work.as_fd(), overlay::Marks::User);
+        let lowers: Vec<OwnedFd> =
+            lowers.iter().map(|lower| open(&lower.path, lower.expect)).collect::<Result<_, _>>()?;
+        let lowers: Vec<BorrowedFd<'_>> = lowers.iter().map(OwnedFd::as_fd).collect();
+        let (upper, work) = (open(upper, None)?, open(work, None)?);
+        let marks = overlay::Marks::User;
+        let mount = overlay::mount(&lowers, upper.as_fd(), work.as_fd(), marks);
         let mount = mount.map_err(|error| Failed { call: error.call, source: error.source })?;
         self.overlays.push(mount);
         Ok(())

@@ -1,4 +1,4 @@
-//! The overlay mount of a review workspace.
+//! Overlay mounts: of a review workspace, of a root file system and of a home.
 //!
 //! Inside a user namespace the overlay keeps its marks in `user.overlay.*`
 //! attributes and cannot rename a directory of the lower layer (`EXDEV`). Root
@@ -46,8 +46,8 @@ impl OverlayError {
     }
 }
 
-/// Makes a detached overlay mount of `lower` with writes in `upper`. `work` is
-/// an empty directory on the same file system as `upper`.
+/// Makes a detached overlay mount of `lowers`, the lowest first, with writes in `upper`. `work`
+/// is an empty directory on the same file system as `upper`.
 ///
 /// The mount is `volatile`: nothing is synced when it goes, which is what makes
 /// the end of a run fast; whoever needs the upper on disk syncs it.
@@ -58,15 +58,14 @@ impl OverlayError {
 ///
 /// `EINVAL` where a file system cannot serve as a layer, `EPERM`.
 pub fn mount(
-    lower: BorrowedFd<'_>,
+    lowers: &[BorrowedFd<'_>],
     upper: BorrowedFd<'_>,
     work: BorrowedFd<'_>,
     marks: Marks,
 ) -> Result<OwnedFd, OverlayError> {
     let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(at("fsopen"))?;
-    // A path by descriptor needs no quoting and cannot be exchanged.
-    let path = |fd: BorrowedFd<'_>| format!("/proc/self/fd/{}", fd.as_raw_fd());
-    for (key, fd) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {
+    let from = set_lowers(&context, lowers)?;
+    for (key, fd) in [("upperdir", upper), ("workdir", work)] {
         fsconfig_set_string(&context, key, path(fd)).map_err(at("fsconfig"))?;
     }
     match marks {
@@ -76,34 +75,85 @@ pub fn mount(
         }
     }
     fsconfig_set_flag(&context, "volatile").map_err(at("fsconfig"))?;
-    fsconfig_create(&context).map_err(at("fsconfig(CREATE)"))?;
+    let created = fsconfig_create(&context).map_err(at("fsconfig(CREATE)"));
+    if let Some(from) = from {
+        rustix::process::fchdir(from).map_err(at("fchdir"))?;
+    }
+    created?;
     let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
     fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, flags).map_err(at("fsmount"))
 }
 
-/// As [`mount`] by root, of layers at real paths, with the owners of `lower` seen through
-/// the user namespace `owners` if one is given. `upper` and `work` are in one directory.
+/// A path by descriptor needs no quoting and cannot be exchanged.
+fn path(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
+/// Tells the layers below. Before Linux 6.7 they are one text, which is read from the working
+/// directory when the mount is made and may have 256 bytes: there this gives the directory to
+/// go back to then.
+fn set_lowers(
+    context: &OwnedFd,
+    lowers: &[BorrowedFd<'_>],
+) -> Result<Option<OwnedFd>, OverlayError> {
+    let set = |key, text: String| fsconfig_set_string(context, key, text);
+    if let [lower] = lowers {
+        return set("lowerdir", path(*lower)).map(|()| None).map_err(at("fsconfig"));
+    }
+    // From the top.
+    let mut rest = lowers.iter().rev().copied();
+    let Some(first) = rest.next() else { return Err(at("fsconfig")(Errno::INVAL)) };
+    match set("lowerdir+", path(first)) {
+        Err(Errno::INVAL) => {}
+        told => {
+            told.map_err(at("fsconfig"))?;
+            rest.try_for_each(|lower| set("lowerdir+", path(lower))).map_err(at("fsconfig"))?;
+            return Ok(None);
+        }
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let from = rustix::fs::open(".", flags, Mode::empty()).map_err(at("open"))?;
+    rustix::process::chdir("/proc/self/fd").map_err(at("chdir"))?;
+    let names: Vec<String> =
+        lowers.iter().rev().map(|lower| lower.as_raw_fd().to_string()).collect();
+    set("lowerdir", names.join(":")).map_err(at("fsconfig"))?;
+    Ok(Some(from))
+}
+
+/// A directory that an overlay of root's shows.
+#[derive(Debug, Clone, Copy)]
+pub struct Layer<'a> {
+    /// A real path.
+    pub path: &'a Path,
+    /// Its (device, inode), if it must be that one.
+    pub expect: Option<(u64, u64)>,
+    /// The user namespace through which its owners are seen, if they are not as they are.
+    pub owners: Option<BorrowedFd<'a>>,
+}
+
+/// As [`mount`] by root. `upper` and `work` are real paths in one directory.
 ///
 /// # Errors
 ///
 /// As [`mount`], and those of the trees.
 pub fn mount_by_root(
-    lower: &Path,
-    expect: Option<(u64, u64)>,
+    lowers: &[Layer<'_>],
     [upper, work]: [&Path; 2],
-    owners: Option<BorrowedFd<'_>>,
 ) -> Result<OwnedFd, ByRootError> {
-    let lower = match owners {
-        Some(_) => tree::clone(lower, expect, owners)?,
-        None => tree::open(lower, expect)?,
+    let open = |lower: &Layer<'_>| match lower.owners {
+        Some(_) => tree::clone(lower.path, lower.expect, lower.owners),
+        None => tree::open(lower.path, lower.expect),
     };
+    let trees: Vec<OwnedFd> = lowers.iter().map(open).collect::<Result<_, _>>()?;
+    let trees: Vec<BorrowedFd<'_>> = trees.iter().map(OwnedFd::as_fd).collect();
     let (upper_fd, work_fd) = (tree::open(upper, None)?, tree::open(work, None)?);
-    let mounted = mount(lower.as_fd(), upper_fd.as_fd(), work_fd.as_fd(), Marks::Trusted);
+    let mounted = mount(&trees, upper_fd.as_fd(), work_fd.as_fd(), Marks::Trusted);
+    let has_detached = lowers.iter().any(|lower| lower.owners.is_some());
     match (mounted, upper.parent(), upper.file_name(), work.file_name()) {
         (Err(error), Some(layers), Some(upper), Some(work))
-            if owners.is_some() && error.is_invalid() =>
+            if has_detached && error.is_invalid() =>
         {
-            Ok(mount_apart(lower.as_fd(), tree::open(layers, None)?.as_fd(), [upper, work])?)
+            Ok(mount_apart(&trees, tree::open(layers, None)?.as_fd(), [upper, work])?)
         }
         (mounted, ..) => Ok(mounted?),
     }
@@ -133,7 +183,7 @@ fn at(call: &'static str) -> impl Fn(Errno) -> OverlayError {
     move |error| OverlayError { call, source: error.into() }
 }
 
-/// As [`mount`] by root, for a `lower` that is not attached anywhere; `upper` and
+/// As [`mount`] by root, for `lowers` of which some are not attached anywhere; `upper` and
 /// `work` are names in the directory `layers`.
 ///
 /// Source: mount_namespaces(7); before Linux 6.15 a private clone is made only of
@@ -143,7 +193,7 @@ fn at(call: &'static str) -> impl Fn(Errno) -> OverlayError {
 ///
 /// As [`mount`]; those of unshare(2) and move_mount(2).
 pub fn mount_apart(
-    lower: BorrowedFd<'_>,
+    lowers: &[BorrowedFd<'_>],
     layers: BorrowedFd<'_>,
     [upper, work]: [&OsStr; 2],
 ) -> Result<OwnedFd, OverlayError> {
@@ -158,10 +208,19 @@ pub fn mount_apart(
             Err(error) => return Err(at("unlinkat")(error)),
         }
     }
-    let layers = open_tree(layers, "", flags).map_err(at("open_tree"))?;
+    let clone = |tree: BorrowedFd<'_>| open_tree(tree, "", flags);
+    // Those that are attached are cloned, so that all can be moved. Before Linux 6.15 the others
+    // can not be cloned, and need not be.
+    let detached = |lower: BorrowedFd<'_>| match clone(lower) {
+        Err(Errno::INVAL) => rustix::io::fcntl_dupfd_cloexec(lower, 0).map_err(at("fcntl")),
+        cloned => cloned.map_err(at("open_tree")),
+    };
+    let trees: Vec<OwnedFd> =
+        lowers.iter().map(|lower| detached(*lower)).collect::<Result<_, _>>()?;
+    let layers = clone(layers).map_err(at("open_tree"))?;
     let mut made = None;
     let child = atoll_sys::clone::spawn_shared(|| {
-        made = Some(attached(lower, layers.as_fd(), upper, work));
+        made = Some(attached(&trees, layers.as_fd(), upper, work));
         0
     });
     let child = child.map_err(|source| OverlayError { call: "clone", source })?;
@@ -172,15 +231,16 @@ pub fn mount_apart(
 
 /// In the child, which shares our descriptors but not our mounts.
 fn attached(
-    lower: BorrowedFd<'_>,
+    trees: &[OwnedFd],
     layers: BorrowedFd<'_>,
     upper: &OsStr,
     work: &OsStr,
 ) -> Result<OwnedFd, OverlayError> {
     atoll_sys::mount::unshare_mounts()
         .map_err(|source| OverlayError { call: "unshare", source })?;
+    let lowers: Vec<BorrowedFd<'_>> = trees.iter().map(OwnedFd::as_fd).collect();
     // Over the root, which every path goes on to mean.
-    for tree in [lower, layers] {
+    for tree in lowers.iter().copied().chain([layers]) {
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
         move_mount(tree, "", rustix::fs::CWD, "/", flags).map_err(at("move_mount"))?;
     }
@@ -189,5 +249,5 @@ fn attached(
         openat(layers, name, flags, Mode::empty()).map_err(at("openat"))
     };
     let (upper, work) = (open(upper)?, open(work)?);
-    mount(lower, upper.as_fd(), work.as_fd(), Marks::Trusted)
+    mount(&lowers, upper.as_fd(), work.as_fd(), Marks::Trusted)
 }

@@ -1,6 +1,6 @@
 //! From a [`Spec`] to the steps that make it, in order. No system calls here.
 
-use crate::spec::{Access, Entry, Kind, Source, Spec, Watches, What};
+use crate::spec::{Access, Entry, Kind, Lower, Source, Spec, Watches, What};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -11,8 +11,8 @@ pub enum Step {
     /// Mounts an overlay, detached, while the host's paths are still there; the
     /// n-th is bound by [`Step::BindOverlay`].
     MountOverlay {
-        lower: PathBuf,
-        expect: (u64, u64),
+        /// The lowest first.
+        lowers: Vec<Lower>,
         upper: PathBuf,
         work: PathBuf,
     },
@@ -360,8 +360,8 @@ fn overlays(root: Option<&Source>, entries: &[&Entry]) -> Vec<Step> {
     root.into_iter()
         .chain(sources)
         .filter_map(|source| match source.clone() {
-            Source::Overlay { lower, expect, upper, work } => {
-                Some(Step::MountOverlay { lower, expect, upper, work })
+            Source::Overlay { lowers, upper, work } => {
+                Some(Step::MountOverlay { lowers, upper, work })
             }
             _ => None,
         })
@@ -388,11 +388,24 @@ fn devices(at: &Path, steps: &mut Vec<Step>) {
     steps.push(Step::MountPts { at: at.join("pts") });
 }
 
+/// The layers of an overlay in words, the lowest first.
+struct Stack<'a>(&'a [Lower]);
+
+impl fmt::Display for Stack<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, lower) in self.0.iter().enumerate() {
+            let and = if index > 0 { " and " } else { "" };
+            write!(f, "{and}{:?}", lower.path)?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::MountOverlay { lower, upper, .. } => {
-                write!(f, "mount an overlay of {lower:?} with writes in {upper:?}")
+            Self::MountOverlay { lowers, upper, .. } => {
+                write!(f, "mount an overlay of {} with writes in {upper:?}", Stack(lowers))
             }
             Self::BindOverlay { at, index } => write!(f, "bind overlay {index} at {at:?}"),
             Self::EmptyRoot { bytes } => write!(f, "make an empty root of {bytes} bytes"),
@@ -410,7 +423,9 @@ impl fmt::Display for Step {
                     Source::Path { path, .. } => write!(f, "bind {path:?} at {at:?} {how}"),
                     Source::Handed(index) => write!(f, "bind tree {index} at {at:?} {how}"),
                     Source::Late => write!(f, "bind the next tree at {at:?} {how}"),
-                    Source::Overlay { lower, .. } => write!(f, "bind {lower:?} at {at:?} {how}"),
+                    Source::Overlay { lowers, .. } => {
+                        write!(f, "bind {} at {at:?} {how}", Stack(lowers))
+                    }
                 }
             }
             Self::KeepWritable { at } => write!(f, "keep {at:?} writable"),

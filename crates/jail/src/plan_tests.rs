@@ -1,5 +1,5 @@
 use super::*;
-use crate::spec::{User, Watches};
+use crate::spec::{Lower, User, Watches};
 
 fn spec(view: Vec<Entry>) -> Spec {
     let user = User { inside_uid: 1000, inside_gid: 1000, outside_uid: 1000, outside_gid: 1000 };
@@ -44,8 +44,10 @@ fn parents_come_first_and_a_writable_place_is_kept_before_it_is_filled() {
 fn an_overlay_is_mounted_while_the_host_is_there_and_bound_later() {
     let overlay = What::Bind {
         source: Source::Overlay {
-            lower: "/w".into(),
-            expect: (1, 2),
+            lowers: vec![
+                Lower { path: "/s/base".into(), expect: None },
+                Lower { path: "/w".into(), expect: Some((1, 2)) },
+            ],
             upper: "/s/upper".into(),
             work: "/s/work".into(),
         },
@@ -54,7 +56,7 @@ fn an_overlay_is_mounted_while_the_host_is_there_and_bound_later() {
     };
     let text = lines(vec![Entry::system("/usr"), Entry::new("/w", overlay)]);
     insta::assert_snapshot!(text, @r#"
-    mount an overlay of "/w" with writes in "/s/upper"
+    mount an overlay of "/s/base" and "/w" with writes in "/s/upper"
     make an empty root of 1048576 bytes
     make directory "/usr" 0755
     bind "/usr" at "/usr" read-only

@@ -91,10 +91,24 @@ pub enum Source {
     /// The next tree that the launcher hands in after it, in the order of the
     /// plan.
     Late,
-    /// A real directory of the host under an overlay, mounted inside with marks
-    /// in `user.overlay.*`. All three are real paths; `upper` and `work` belong
+    /// Real directories of the host under an overlay, mounted inside with marks
+    /// in `user.overlay.*`. All are real paths; `upper` and `work` belong
     /// to the workload's user.
-    Overlay { lower: PathBuf, expect: (u64, u64), upper: PathBuf, work: PathBuf },
+    Overlay {
+        /// The lowest first.
+        lowers: Vec<Lower>,
+        upper: PathBuf,
+        work: PathBuf,
+    },
+}
+
+/// A directory of the host that an overlay shows and never writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lower {
+    pub path: PathBuf,
+    /// The (device, inode) seen when the jail was planned, if that matters: the path is one
+    /// that others than the planner can exchange.
+    pub expect: Option<(u64, u64)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

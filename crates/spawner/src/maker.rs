@@ -1,7 +1,7 @@
 //! A process for one order: makes the guest, tells the server, and ends.
 
 use crate::guest::{self, LIVE, Plan, READY};
-use crate::order::{self, Answer, Failed, Image, Layers, Order};
+use crate::order::{self, Answer, Failed, Image, Layers, Order, Overlay, Owners};
 use crate::pool::Waiting;
 use crate::view;
 use atoll_guest::workload::now_us;
@@ -10,6 +10,7 @@ use atoll_jail::enter::{self, EnterError, Launched, Side};
 use atoll_jail::{overlay, spec};
 use atoll_sys::capture::{Capture, Listeners, Ports};
 use atoll_sys::netns::{self, Network};
+use atoll_sys::probe;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
@@ -113,9 +114,18 @@ fn start(
     let userns = launched.map(plan.user, &plan.others).map_err(|error| refused(&error))?;
     launched.go().map_err(|error| refused(&error))?;
     drop((handed, socket));
-    if let (Image::Writable(layers), true) = (&order.image, is_root) {
-        let root = writable_root(layers, &userns)?;
-        launched.hand(root.as_fd()).map_err(|error| refused(&error))?;
+    if is_root {
+        let root = match &order.image {
+            Image::Writable(layers) => Some(layers),
+            Image::Host | Image::Directory(_) => None,
+        };
+        // The root is bound first, and then one after the other by their places.
+        let mut overlays: Vec<&Overlay> = order.overlays.iter().collect();
+        overlays.sort_by_key(|one| one.at.as_path());
+        for layers in root.into_iter().chain(overlays.into_iter().map(|one| &one.layers)) {
+            let mounted = stack(layers, &userns)?;
+            launched.hand(mounted.as_fd()).map_err(|error| refused(&error))?;
+        }
     }
     let network = launched.listeners.as_ref().map(|one| hand(one, &launched)).transpose()?;
     await_ready(&launched)?;
@@ -141,15 +151,34 @@ fn hand(listeners: &Listeners, launched: &Launched) -> Result<u64, Failed> {
     atoll_sys::socket::network(first.as_fd()).map_err(failed)
 }
 
-/// The root file system that may be written, with the image's owners as the sandbox's.
-fn writable_root(layers: &Layers, userns: &OwnedFd) -> Result<OwnedFd, Failed> {
+/// Layers that may be written, with the owners of those below as the sandbox's.
+fn stack(layers: &Layers, userns: &OwnedFd) -> Result<OwnedFd, Failed> {
+    let mut moved: Vec<(order::Ids, OwnedFd)> = Vec::new();
+    for lower in &layers.lowers {
+        if let Owners::Moved(ids) = lower.owners
+            && !moved.iter().any(|(known, _)| *known == ids)
+        {
+            let made = probe::user_namespace_of(ids.inside, ids.outside, ids.count);
+            moved.push((ids, made.map_err(|error| Failed::io("clone", &error))?));
+        }
+    }
+    let owners = |owners| match owners {
+        Owners::Own => None,
+        Owners::Inside => Some(userns.as_fd()),
+        Owners::Moved(ids) => {
+            moved.iter().find(|(known, _)| *known == ids).map(|(_, made)| made.as_fd())
+        }
+    };
+    let lowers = layers.lowers.iter().map(|lower| {
+        let (path, owners) = (lower.path.as_path(), owners(lower.owners));
+        overlay::Layer { path, expect: None, owners }
+    });
+    let lowers: Vec<overlay::Layer<'_>> = lowers.collect();
     let above = [layers.upper.as_path(), layers.work.as_path()];
-    overlay::mount_by_root(layers.lower.as_path(), None, above, Some(userns.as_fd())).map_err(
-        |error| {
-            let (step, errno) = error.step();
-            Failed::new(step, &error, errno.unwrap_or(0))
-        },
-    )
+    overlay::mount_by_root(&lowers, above).map_err(|error| {
+        let (step, errno) = error.step();
+        Failed::new(step, &error, errno.unwrap_or(0))
+    })
 }
 
 fn ids(ids: &order::Ids) -> spec::Ids {

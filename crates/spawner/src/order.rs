@@ -29,6 +29,9 @@ pub struct Order {
     pub root: Option<Root>,
     /// Directories of the host that it gets.
     pub binds: Vec<Bind>,
+    /// Directories of the host that it may write, with what is written kept apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overlays: Vec<Overlay>,
     /// Host name inside.
     pub hostname: String,
     /// Room for `/tmp`, `/dev/shm` and everything else that is not kept, in bytes.
@@ -68,17 +71,40 @@ pub enum Image {
     Writable(Layers),
 }
 
-/// The layers of a root file system that can be written.
+/// The layers of a directory that can be written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layers {
-    /// The directory below, which stays as it is.
-    pub lower: Octets,
+    /// The directories below, which stay as they are: the lowest first, and at least one.
+    pub lowers: Vec<Lower>,
     /// The one that takes what is written: it belongs to the sandbox's root, or to its user
     /// if there is none.
     pub upper: Octets,
-    /// An empty one beside it, which has been empty since the last start.
+    /// An empty one on the same file system, which has been empty since the last start; in the
+    /// directory that `upper` is in where root mounts it.
     pub work: Octets,
+}
+
+/// A directory below.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lower {
+    /// Which: a real path.
+    pub path: Octets,
+    /// Whose its files are, for a server of root's; those of others are all its own.
+    pub owners: Owners,
+}
+
+/// Whose the files of a layer are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Owners {
+    /// The sandbox's, as those of the layer that takes what is written.
+    Own,
+    /// Those whose numbers are on the disk, inside: an image's.
+    Inside,
+    /// Another sandbox's: its ids on the host are those "inside", and this one's those "outside".
+    Moved(Ids),
 }
 
 /// One user inside, and who that is outside.
@@ -127,6 +153,16 @@ pub struct Bind {
     pub at: Octets,
     /// It can be written.
     pub is_writable: bool,
+}
+
+/// Directories of the host, one over the other, at a place inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overlay {
+    /// What is in it.
+    pub layers: Layers,
+    /// Where inside.
+    pub at: Octets,
 }
 
 /// The answer to an [`Order`]; the guest's pidfd comes along with `Started`.

@@ -1,9 +1,9 @@
 //! What the commands of a sandbox see and may write, from its order.
 
-use crate::order::{Failed, Image, Layers, Order};
+use crate::order::{self, Failed, Image, Layers, Order};
 use atoll_jail::confine::Confinement;
 use atoll_jail::host;
-use atoll_jail::spec::{Access, Entry, Kind, Source, Spec, User, What};
+use atoll_jail::spec::{Access, Entry, Kind, Lower, Source, Spec, User, What};
 use std::path::{Path, PathBuf};
 
 /// The view, and the trees that the maker opens for it, in the order of
@@ -45,6 +45,14 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
         view.push(bind(at, source, access));
         writable.extend(one.is_writable.then(|| at.to_owned()));
     }
+    for one in &order.overlays {
+        let at = one.at.as_path();
+        view.retain(|entry| !entry.at.starts_with(at));
+        let source = stack(&one.layers, hands_in)?;
+        let access = Access::ReadWrite;
+        view.push(Entry::new(at, What::Bind { source, kind: Kind::Directory, access }));
+        writable.push(at.to_owned());
+    }
     if let Some(certificate) = &order.certificate {
         view.extend(host::trust(&etc(order), None, certificate));
     }
@@ -59,7 +67,7 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
     } else if order.root.is_some() {
         writable.push(ROOT_HOME.into());
     }
-    let root = writable_root.map(|layers| root(layers, hands_in)).transpose()?;
+    let root = writable_root.map(|layers| stack(layers, hands_in)).transpose()?;
     let handed = if hands_in { hand_in(&mut view) } else { Vec::new() };
     let user = User {
         inside_uid: order.user.inside_uid,
@@ -95,7 +103,7 @@ fn etc(order: &Order) -> PathBuf {
         (Some(etc), _) => etc.as_path().to_owned(),
         (None, Image::Host) => ETC.into(),
         (None, Image::Directory(root)) => root.as_path().join("etc"),
-        (None, Image::Writable(layers)) => layers.lower.as_path().join("etc"),
+        (None, Image::Writable(layers)) => topmost(layers, ETC),
     }
 }
 
@@ -118,16 +126,22 @@ fn own(order: &Order) -> Vec<Entry> {
     view
 }
 
+/// The uppermost layer's that has it.
+fn topmost(layers: &Layers, path: &str) -> PathBuf {
+    let below = path.trim_start_matches('/');
+    let mut found = layers.lowers.iter().rev().map(|lower| lower.path.as_path().join(below));
+    found.find(|path| path.is_dir()).unwrap_or_else(|| path.into())
+}
+
 /// Root mounts it outside, where directories can be renamed and owners be mapped.
-fn root(layers: &Layers, hands_in: bool) -> Result<Source, Failed> {
+fn stack(layers: &Layers, hands_in: bool) -> Result<Source, Failed> {
     if hands_in {
         return Ok(Source::Late);
     }
-    let lower = layers.lower.as_path();
-    let found = rustix::fs::lstat(lower).map_err(|error| Failed::io("lstat", &error.into()))?;
+    let lower =
+        |lower: &order::Lower| Lower { path: lower.path.as_path().to_owned(), expect: None };
     Ok(Source::Overlay {
-        lower: lower.to_owned(),
-        expect: (found.st_dev, found.st_ino),
+        lowers: layers.lowers.iter().map(lower).collect(),
         upper: layers.upper.as_path().to_owned(),
         work: layers.work.as_path().to_owned(),
     })

@@ -197,15 +197,17 @@ impl Drop for EndHere {
 /// Maps the caller's own ids to themselves in the child's user namespace.
 fn write_maps(pid: Pid) -> Result<(), Errno> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let (uids, gids) = (format!("{uid} {uid} 1"), format!("{gid} {gid} 1"));
+    write_to(pid, &[("setgroups", "deny"), ("uid_map", &uids), ("gid_map", &gids)])
+}
+
+fn write_to(pid: Pid, files: &[(&str, &str)]) -> Result<(), Errno> {
     let pid = pid.as_raw_nonzero();
-    let write = |file: &str, text: &str| {
+    files.iter().try_for_each(|(file, text)| {
         let path = format!("/proc/{pid}/{file}");
         let file = openat(CWD, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::io::write(&file, text.as_bytes()).map(drop)
-    };
-    write("setgroups", "deny")?;
-    write("uid_map", &format!("{uid} {uid} 1"))?;
-    write("gid_map", &format!("{gid} {gid} 1"))
+    })
 }
 
 fn check(result: libc::c_long) -> io::Result<libc::c_long> {
@@ -220,6 +222,23 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
 ///
 /// Those of clone(2) and of writing the maps.
 pub fn user_namespace() -> io::Result<OwnedFd> {
+    empty_user_namespace(write_maps)
+}
+
+/// A user namespace without processes in which the `count` ids from `inside` on, of users and of
+/// groups, are those from `outside` on. Only root may map what is not its own.
+///
+/// Source: user_namespaces(7).
+///
+/// # Errors
+///
+/// Those of clone(2) and of writing the maps.
+pub fn user_namespace_of(inside: u32, outside: u32, count: u32) -> io::Result<OwnedFd> {
+    let map = format!("{inside} {outside} {count}");
+    empty_user_namespace(|pid| write_to(pid, &[("uid_map", &map), ("gid_map", &map)]))
+}
+
+fn empty_user_namespace(map: impl FnOnce(Pid) -> Result<(), Errno>) -> io::Result<OwnedFd> {
     let (waiter, starter) = pipe_with(PipeFlags::CLOEXEC)?;
     let Some(pid) = Pid::from_raw(copy(NEW_USER)?) else {
         drop(starter);
@@ -227,7 +246,7 @@ pub fn user_namespace() -> io::Result<OwnedFd> {
         be_child(&waiter, &waiter, || Ok(0));
     };
     let child = Child { pid, pidfd: pidfd_open(pid, PidfdFlags::empty()).ok() };
-    write_maps(pid)?;
+    map(pid)?;
     let path = format!("/proc/{}/ns/user", child.pid.as_raw_nonzero());
     Ok(openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }

@@ -204,12 +204,11 @@ fn open_late(late: &HandedTree, userns: BorrowedFd<'_>) -> Result<OwnedFd, CliEr
         };
         return cloned.map_err(unopened);
     };
-    overlay::mount_by_root(&late.path, late.expect, [upper, work], owners).map_err(|error| {
-        match error {
-            ByRootError::Layer(error) => unopened(error),
-            ByRootError::Mount(error) => {
-                CliError::new("the project cannot be put under review").because(error)
-            }
+    let project = overlay::Layer { path: &late.path, expect: late.expect, owners };
+    overlay::mount_by_root(&[project], [upper, work]).map_err(|error| match error {
+        ByRootError::Layer(error) => unopened(error),
+        ByRootError::Mount(error) => {
+            CliError::new("the project cannot be put under review").because(error)
         }
     })
 }

@@ -9,7 +9,7 @@ use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_egress::tls::java_store;
 use atoll_jail::confine::Confinement;
 use atoll_jail::host::{self, ImageError};
-use atoll_jail::spec::{Access, Entry, Kind, Source, Spec, What};
+use atoll_jail::spec::{Access, Entry, Kind, Lower, Source, Spec, What};
 use atoll_store::secret::Value;
 use atoll_store::session::Session;
 use std::path::{Path, PathBuf};
@@ -201,8 +201,7 @@ fn workspace(given: &Given<'_>) -> Option<Source> {
     match (given.policy.workspace.mode.value, given.session) {
         (WorkspaceMode::None, _) => None,
         (_, Some(session)) => Some(Source::Overlay {
-            lower: path,
-            expect: identity,
+            lowers: vec![Lower { path, expect: Some(identity) }],
             upper: session.upper(),
             work: session.work(),
         }),
@@ -242,8 +241,10 @@ fn hand_in(view: &mut [Entry], given: &Given<'_>) -> (Vec<HandedTree>, Vec<Hande
     let (mut handed, mut late) = (Vec::new(), Vec::new());
     for entry in view {
         let What::Bind { source, .. } = &mut entry.what else { continue };
-        if let Source::Overlay { lower, expect, upper, work } = source {
-            let mut tree = HandedTree::new(lower, Some(*expect));
+        if let Source::Overlay { lowers, upper, work } = source
+            && let [lower] = &lowers[..]
+        {
+            let mut tree = HandedTree::new(&lower.path, lower.expect);
             tree.overlay = Some((upper.clone(), work.clone()));
             if given.identity.maps_project {
                 tree.owners = Owners::Mapped;

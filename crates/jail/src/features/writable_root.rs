@@ -46,7 +46,8 @@ fn make(top: &Path) -> io::Result<()> {
 fn by_root(top: &Path) -> Result<(), String> {
     let userns = probe::user_namespace().map_err(|error| format!("clone: {error}"))?;
     let [lower, upper, work] = ["l", "u", "w"].map(|name| top.join(name));
-    let mounted = overlay::mount_by_root(&lower, None, [&upper, &work], Some(userns.as_fd()));
+    let lower = overlay::Layer { path: &lower, expect: None, owners: Some(userns.as_fd()) };
+    let mounted = overlay::mount_by_root(&[lower], [&upper, &work]);
     mounted.map(drop).map_err(|error| {
         let (step, errno) = error.step();
         format!("{step}: {}", io::Error::from_raw_os_error(errno.unwrap_or(0)))

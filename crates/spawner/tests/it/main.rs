@@ -4,6 +4,7 @@
 
 mod capture;
 mod death;
+mod layers;
 mod root;
 mod start;
 mod walls;
@@ -89,6 +90,7 @@ impl Host {
             environment: [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/home/user")]
                 .map(|(name, value)| (text(name), text(value)))
                 .into(),
+            overlays: Vec::new(),
             directory: text("/home/user"),
             group: None,
             open_files: Some(256),

@@ -6,7 +6,7 @@ use super::identity::Ids;
 use super::order::{account, octets};
 use crate::backend::BackendError;
 use atoll_api::id::SandboxId;
-use atoll_spawner::order::Layers;
+use atoll_spawner::order::{Layers, Lower, Owners};
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, Metadata};
 use std::io;
@@ -42,7 +42,8 @@ pub(super) fn at_start(
     // Marks of the last mount are there, which keep the next one from being made.
     places.remove_in(id, OsStr::new("work")).map_err(call(step))?;
     DirBuilder::new().mode(0o700).create(&work).map_err(call(step))?;
-    Ok(Some(Layers { lower: octets(root)?, upper: octets(&upper)?, work: octets(&work)? }))
+    let lowers = vec![Lower { path: octets(root)?, owners: Owners::Inside }];
+    Ok(Some(Layers { lowers, upper: octets(&upper)?, work: octets(&work)? }))
 }
 
 struct Layer<'a> {

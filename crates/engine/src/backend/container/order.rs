@@ -154,6 +154,7 @@ pub(super) fn order(
             at: octets(&home())?,
             is_writable: true,
         }],
+        overlays: Vec::new(),
         hostname: HOSTNAME.to_owned(),
         private_bytes: PRIVATE_BYTES,
         environment: environment.into_iter().map(variable).collect::<Result<_, _>>()?,
