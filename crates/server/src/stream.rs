@@ -3,8 +3,9 @@
 use crate::app::App;
 use crate::connection::begun;
 use crate::error::Failure;
+use crate::extract::wrong;
 use atoll_api::error::ErrorCode;
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::{Body, Bytes, Frame};
 use serde::Serialize;
@@ -133,6 +134,20 @@ pub(crate) fn event(name: &str, id: Option<&str>, data: &impl Serialize) -> Stri
     let data = serde_json::to_string(data).expect("types of the API have string keys only");
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     format!("{id}event: {name}\ndata: {data}\n\n")
+}
+
+/// Where a stream begins, as an id without an event: a client that loses its connection before the
+/// first one comes back to there.
+pub(crate) fn place(number: u64) -> String {
+    format!("id: {number}\n\n")
+}
+
+/// What a client that comes back says it had.
+pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
+    let Some(value) = headers.get("last-event-id") else { return Ok(None) };
+    let number = value.to_str().unwrap_or_default().parse();
+    let wrong = |error| wrong("Last-Event-ID", &format_args!("Last-Event-ID: {error}"));
+    number.map(Some).map_err(wrong)
 }
 
 /// Pieces of text, as they come. It ends when their sender is dropped; the sender learns

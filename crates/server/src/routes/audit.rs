@@ -5,7 +5,7 @@ use crate::answer::Json;
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::{Named, Query};
-use crate::stream::{Over, Teller, event};
+use crate::stream::{Over, Teller, event, last_event_id, place};
 use atoll_api::audit::{AUDIT_PAGE_COUNT_MAX, AuditPage, AuditRecord};
 use atoll_api::error::{ErrorBody, ErrorCode};
 use atoll_engine::audit::{AuditError, Filter};
@@ -28,8 +28,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 /// Read the audit log, or follow it
 ///
 /// With `Accept: text/event-stream` it goes on: each event has the number of its record as `id`
-/// and an `AuditRecord` as JSON in `data`; `event: end` says why it ends. Without `after` a stream
-/// begins with what is recorded from now on, and a page with the oldest record that is kept.
+/// and an `AuditRecord` as JSON in `data`; `event: end` says why it ends. Without `after` and
+/// `Last-Event-ID` a stream begins with what is recorded from now on, and a page without `after`
+/// with the oldest record that is kept. A stream first says where it begins, as an `id` alone.
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "get_audit", tag = "audit",
     params(
@@ -45,6 +46,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
         (
             "page_count" = Option<u64>, Query, minimum = 1, maximum = 1000,
             description = "Most records of a page; 100 where nothing is said",
+        ),
+        (
+            "Last-Event-ID" = Option<u64>, Header,
+            description = "As `after`, and before it; sent by clients that come back to a stream",
         ),
     ),
     responses(
@@ -62,7 +67,7 @@ async fn audit(
     headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, Failure> {
-    let after: Option<u64> = query.one("after")?;
+    let after: Option<u64> = last_event_id(&headers)?.or(query.one("after")?);
     let sandbox = query.one::<String>("sandbox")?;
     let kinds = query.all::<String>("kind")?;
     let count: Option<usize> = query.one("page_count")?;
@@ -72,7 +77,8 @@ async fn audit(
     let last = *app.engine.audit().last().borrow();
     if after.is_some_and(|after| after > last) {
         let message = format!("there is no record {}, the latest is {last}", after.unwrap_or(0));
-        return Err(Failure::field("after", message).next_step("leave `after` away"));
+        let next_step = "leave `after` and `Last-Event-ID` away";
+        return Err(Failure::field("after", message).next_step(next_step));
     }
     let most = AUDIT_PAGE_COUNT_MAX;
     if count.is_some_and(|count| count == 0 || count > most) {
@@ -104,6 +110,7 @@ async fn tell(
     filter: Filter,
 ) -> Result<String, Over> {
     let mut last = app.engine.audit().last();
+    teller.say(place(after)).await?;
     loop {
         last.mark_unchanged();
         loop {

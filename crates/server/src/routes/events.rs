@@ -7,8 +7,8 @@
 use crate::access::Reader;
 use crate::app::App;
 use crate::error::Failure;
-use crate::extract::{Named, Query, wrong};
-use crate::stream::{Over, Teller, event};
+use crate::extract::{Named, Query};
+use crate::stream::{Over, Teller, event, last_event_id, place};
 use atoll_api::error::ErrorBody;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::Event;
@@ -22,8 +22,6 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// The header in which a client that comes back says what it had.
-const LAST_EVENT_ID: &str = "last-event-id";
 /// Events that are read at once.
 const PAGE: usize = 100;
 
@@ -36,7 +34,8 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 /// A stream of server-sent events. Each has its number as `id` and an `Event` as JSON in
 /// `data`. `event: missed` says how many are not kept any more, as `{"count": 3}`, and
 /// `event: end` why the stream ends. Without `after` and `Last-Event-ID` it begins with what
-/// happens from now on; `after=0` gives all that is kept.
+/// happens from now on; `after=0` gives all that is kept. It first says where it begins, as an
+/// `id` alone.
 #[utoipa::path(
     get, path = "/v1/events", operation_id = "follow_events", tag = "events",
     params(
@@ -85,14 +84,6 @@ async fn stream(
     Ok(response)
 }
 
-fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Failure> {
-    let Some(value) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
-    let number = value.to_str().unwrap_or_default().parse();
-    number
-        .map(Some)
-        .map_err(|error| wrong("Last-Event-ID", &format_args!("Last-Event-ID: {error}")))
-}
-
 /// One stream.
 struct Follower {
     app: Arc<App>,
@@ -110,6 +101,7 @@ impl Follower {
 
     /// Tells events until there is a reason to end, which is the last word.
     async fn follow(&mut self, mut wake: broadcast::Receiver<Event>) -> Result<String, Over> {
+        self.teller.say(place(self.last)).await?;
         loop {
             if !self.catch_up().await? {
                 return Ok(event("end", None, &json!({"reason": "records"})));

@@ -2,6 +2,8 @@
 
 use crate::support::{DEADLINE, Running, World, live};
 use http_body_util::BodyExt as _;
+use hyper::Response;
+use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -85,21 +87,35 @@ fn it_is_followed_from_where_one_wants() {
         let mut from_before = client.open("GET", path, &[accept], "").await;
         let value = json!({"value": "x"});
         client.json("PUT", "/v1/secrets/TOKEN", &value).await.expect(201);
-        for (stream, first) in [(&mut from_now, "secret_set"), (&mut from_before, "server_started")]
-        {
-            let mut text = String::new();
-            while !text.contains("secret_set") {
-                let frame = timeout(DEADLINE, stream.body_mut().frame()).await.unwrap();
-                let bytes = frame.unwrap().unwrap().into_data().unwrap();
-                text.push_str(std::str::from_utf8(&bytes).unwrap());
-            }
-            let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
-            let record: Value = serde_json::from_str(data).unwrap();
-            assert_eq!(record["what"]["kind"], first, "{text}");
-            let id = format!("id: {}\n", record["seq"]);
-            assert!(text.contains(&id), "{text}");
-        }
+        let text = read_to(&mut from_before, "secret_set").await;
+        assert_eq!(first_of(&text)["what"]["kind"], "server_started", "{text}");
+        let text = read_to(&mut from_now, "secret_set").await;
+        assert_eq!(first_of(&text)["what"]["kind"], "secret_set", "{text}");
+        assert!(text.contains(&format!("id: {}\n", first_of(&text)["seq"])), "{text}");
+        // Who lost the connection before anything came goes on from where the stream began.
+        let begin = text.split_once("\n\n").unwrap().0.strip_prefix("id: ").unwrap();
+        let back = [accept, ("last-event-id", begin)];
+        let mut again = client.open("GET", "/v1/audit?kind=secret_set&after=1", &back, "").await;
+        let text = read_to(&mut again, "secret_set").await;
+        assert_eq!(first_of(&text)["what"]["kind"], "secret_set", "{text}");
     });
+}
+
+/// What a stream says up to this word.
+async fn read_to(stream: &mut Response<Incoming>, word: &str) -> String {
+    let mut text = String::new();
+    while !text.contains(word) {
+        let frame = timeout(DEADLINE, stream.body_mut().frame()).await.unwrap();
+        let bytes = frame.unwrap().unwrap().into_data().unwrap();
+        text.push_str(std::str::from_utf8(&bytes).unwrap());
+    }
+    text
+}
+
+/// The first record of a stream.
+fn first_of(text: &str) -> Value {
+    let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    serde_json::from_str(data).unwrap()
 }
 
 #[test]

@@ -73,6 +73,8 @@ fn what_happens_is_told_as_it_happens() {
         let client = server.local();
         client.json("PUT", "/v1/sandboxes/before", &json!({})).await.expect(201);
         let mut follower = Follower::open(&client, "/v1/events", None).await;
+        let begin = follower.body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!(begin, "id: 2\n\n", "where it begins, for who comes back");
         let made = client.json("PUT", "/v1/sandboxes/web", &json!({})).await.expect(201);
         client.post("/v1/sandboxes/web/pause").await.expect(200);
         let messages = follower.take(4).await;
@@ -149,8 +151,10 @@ fn a_quiet_stream_shows_that_it_lives_and_makes_room_when_its_client_goes() {
         let server = world.start().await;
         let client = server.local();
         let mut follower = Follower::open(&client, "/v1/events", None).await;
-        let frame = follower.body.frame().await.unwrap().unwrap();
-        assert_eq!(frame.into_data().unwrap(), ": \n\n");
+        for said in ["id: 0\n\n", ": \n\n"] {
+            let frame = follower.body.frame().await.unwrap().unwrap();
+            assert_eq!(frame.into_data().unwrap(), said);
+        }
         let refused = client.get("/v1/events").await;
         assert_eq!(refused.status, 429);
         assert_eq!(refused.json()["error"]["details"]["limit"], "streams_max");
