@@ -13,7 +13,7 @@ import atoll
 from atoll.models import ExecResult
 
 RESULT_FIELDS = (
-    "exit_code signal cause timed_out stdout stderr stdout_bytes stderr_bytes stdout_dropped_bytes stderr_dropped_bytes"
+    "exit_code signal cause timed_out stdout stderr stdout_bytes stderr_bytes stdout_dropped_bytes stderr_dropped_bytes denials"
 )
 
 
@@ -24,7 +24,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, atoll.AtollError):
         retry = {"kind": value.retry, "after_ms": value.retry_after_ms}
         names = ("code", "message", "took_effect", "next_step", "details")
-        return {**{name: getattr(value, name) for name in names}, "retry": retry}
+        kind = type(value).__name__.removesuffix("Error")
+        return {**{name: getattr(value, name) for name in names}, "retry": retry, "class": kind}
     if hasattr(value, "info"):
         return plain(value.info)
     if dataclasses.is_dataclass(value):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -52,6 +54,22 @@ def program() -> Path:
     return found[0]
 
 
+class Internet:
+    """What sandboxes of the tests can reach: `internet.py` in this folder."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-B", str(ROOT / "sdk/internet.py"), str(folder)]
+        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._child.stdout is not None
+        said = json.loads(self._child.stdout.readline())
+        self.port: int = said["port"]
+        self.variables = {"ATOLL_DNS": said["dns"], "SSL_CERT_FILE": str(folder / "authority.pem")}
+
+    def close(self) -> None:
+        """Ends it."""
+        self._child.communicate(timeout=DEADLINE_SECONDS)
+
+
 class Server:
     """`atoll serve` as this user or, asked by root, as an ordinary one. At the end nothing is left of it."""
 
@@ -59,6 +77,7 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="atoll-sdk-"))
         self.socket = self.folder / "atoll.sock"
         self.log = self.folder / "log"
+        self.internet = Internet(self.folder)
         copy = self.folder / "atoll"
         # An ordinary user may not reach where it was built.
         shutil.copy(program(), copy)
@@ -67,7 +86,7 @@ class Server:
         if uid is not None:
             os.chown(self.folder, uid, uid)
             command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *command]
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **self.internet.variables}
         with self.log.open("wb") as log:
             self._child = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
@@ -105,6 +124,7 @@ class Server:
         finally:
             self._child.send_signal(signal.SIGTERM)
             self._child.wait(DEADLINE_SECONDS * 2)
+            self.internet.close()
             shutil.rmtree(self.folder, ignore_errors=True)
 
 

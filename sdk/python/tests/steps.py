@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import atoll
+from atoll import NetworkBudgets, NetworkPolicy, NetworkSecret
 from atoll.models import Dropped, Finished, Lifecycle, Output, Ready, Replacement, Service, Started
 
 from compare import difference, octets, plain
 from serving import Proxy, Server, wait_until
 
-SECONDS = {"timeout_ms": "timeout", "grace_ms": "grace"}
+SECONDS = {
+    "timeout_ms": "timeout",
+    "grace_ms": "grace",
+    "expires_in_ms": "expires_in",
+    "approval_timeout_ms": "approval_timeout",
+}
 ON_CLIENT = {"create", "get", "get_or_create", "list", "events_of_all", "capabilities", "health"}
+ON_CLIENT_TOO = ("keys.", "secrets.", "approvals.", "audit.")
 OWN = {"exec.stream", "files.write_many", "fetch", "events", "files.watch", "keys.create"}
+OWN |= {"approvals.watch", "audit.follow"}
 
 
 class Player:
@@ -33,11 +43,14 @@ class Player:
 
     def play(self, scenario: dict[str, Any]) -> None:
         """Does the steps one by one."""
+        # The site of `internet.py` is at another port each time.
+        scenario = json.loads(json.dumps(scenario).replace("{port}", str(self._server.internet.port)))
         try:
             sandbox = None
             if scenario.get("sandbox", {}) is not None:
                 sandbox = self.call(self._client.create, self.arguments(scenario.get("sandbox", {})))
                 self._made.append(sandbox)
+                self._saved["sandbox"] = sandbox
             for number, step in enumerate(scenario["steps"], 1):
                 problem = self.step(step, sandbox)
                 assert problem is None, f"step {number}, {step['do']}: {problem}"
@@ -82,7 +95,7 @@ class Player:
             if step.get("cut_after_bytes"):
                 proxy = Proxy(self._server.socket, step["cut_after_bytes"])
                 client = self._kind(proxy.host)
-            result = self.do(step, sandbox, client)
+            result = self.beside(step, sandbox) if "meanwhile" in step else self.do(step, sandbox, client)
             if proxy is not None and proxy.cut_count != len(step["cut_after_bytes"]):
                 return f"{proxy.cut_count} connections were cut"
         except atoll.AtollError as error:
@@ -100,6 +113,21 @@ class Player:
             self._saved[step["as"]] = result
         return difference(self.resolve(step["gives"]), plain(result)) if "gives" in step else None
 
+    def beside(self, step: dict[str, Any], sandbox: Any) -> Any:
+        """Does a step by a client of its own, and other steps before that has ended."""
+        other = Player(self._server, self._kind)
+        other._saved = self._saved
+        with ThreadPoolExecutor() as pool:
+            going = pool.submit(other.do, step, sandbox, other._client)
+            try:
+                for number, one in enumerate(step["meanwhile"], 1):
+                    problem = self.step(one, sandbox)
+                    assert problem is None, f"meanwhile {number}, {one['do']}: {problem}"
+                return going.result()
+            finally:
+                going.exception()
+                other.close()
+
     def do(self, step: dict[str, Any], sandbox: Any, client: Any) -> Any:
         verb = step["do"]
         arguments = self.resolve(step.get("with", {}))
@@ -108,7 +136,9 @@ class Player:
             if client is not None:
                 target = self.through(client, target, verb)
             return getattr(self, "do_" + verb.replace(".", "_"))(step, arguments, target, client or self._client)
-        if verb in ON_CLIENT or verb.startswith("keys."):
+        if verb == "set_network":
+            arguments = {"policy": arguments}
+        if verb in ON_CLIENT or verb.startswith(ON_CLIENT_TOO):
             target = client or self._client
         elif client is not None:
             target = self.through(client, target, verb)
@@ -169,7 +199,7 @@ class Player:
                 return found.id
             found = plain(found)
             for one in fields:
-                found = found[one]
+                found = found[int(one)] if isinstance(found, list) else found[one]
             return found
         if isinstance(value, dict):
             return {key: self.resolve(one) for key, one in value.items()}
@@ -191,6 +221,8 @@ class Player:
                 made[name] = Lifecycle(**value)
             elif name in ("idle_stop_ms", "lease_ms"):
                 made["lifecycle"] = Lifecycle(**given)
+            elif name in ("network", "policy"):
+                made[name] = network(value)
             elif name == "replacements":
                 made[name] = [Replacement(**one) for one in value]
             elif name == "services":
@@ -202,6 +234,26 @@ class Player:
             else:
                 made[name] = value
         return made
+
+    def do_approvals_watch(self, step: Any, arguments: Any, target: Any, client: Any) -> Any:
+        seen: list[Any] = []
+        for approval in self.settle(client.approvals.watch()):
+            if approval.id != arguments["approval"]:
+                continue
+            if not seen and "while" in step:
+                problem = self.once(step["while"], target)
+                assert problem is None, problem
+            seen.append(approval)
+            if approval.status == arguments["until"]:
+                return seen
+
+    def do_audit_follow(self, step: Any, arguments: Any, target: Any, client: Any) -> Any:
+        seen: list[Any] = []
+        until = arguments.pop("until")
+        for record in self.settle(client.audit.follow(**arguments)):
+            seen.append(record)
+            if record.what.kind == until:
+                return seen
 
     def do_keys_create(self, step: Any, arguments: Any, target: Any, client: Any) -> Any:
         return self.settle(client.keys.create(arguments["scope"], note=arguments["note"]))
@@ -251,3 +303,14 @@ class Player:
             seen.append(event)
             if event.path == until:
                 return seen
+
+
+def network(given: dict[str, Any]) -> NetworkPolicy:
+    """A policy as Python has it."""
+    made = dict(given)
+    if "budgets" in made:
+        made["budgets"] = NetworkBudgets(**made["budgets"])
+    if "secrets" in made:
+        named = [{("used_as" if name == "as" else name): value for name, value in one.items()} for one in made["secrets"]]
+        made["secrets"] = [NetworkSecret(**one) for one in named]
+    return NetworkPolicy(**made)

@@ -10,7 +10,7 @@ import json
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
@@ -19,7 +19,8 @@ import httpx
 import pytest
 
 import atoll
-from atoll import errors, models
+from atoll import errors, models, network, oversight
+from atoll import NetworkBudgets, NetworkPolicy, NetworkSecret
 from atoll.models import HttpAnswer, Lifecycle, Limits, Ready, ReadyLine, Replacement, Service, Workspace, WorkspaceGit
 
 import openapi
@@ -30,26 +31,11 @@ LEFT_OUT = {
     "connect_port": "a WebSocket, which httpx does not speak",
     "get_metrics": "for what collects metrics",
     "get_openapi": "for tools",
-    "list_approvals": "for operators: `atoll approvals`",
-    "get_approval": "for operators: `atoll approvals`",
-    "approve": "for operators: `atoll approvals`",
-    "deny": "for operators: `atoll approvals`",
-    "follow_approvals": "for operators: `atoll approvals`",
-    "get_audit": "for operators: `atoll events --audit`",
-    "get_network": "for operators: policies say what may be reached",
-    "set_network": "likewise",
-    "list_secrets": "for operators: `atoll secret list`",
-    "set_secret": "likewise",
-    "delete_secret": "likewise",
 }
 """Operations without a verb."""
 
 UNSENT = {
     "get_or_create_sandbox.name": "it is in the path",
-    "create_sandbox.exec_ask": "for operators: policies say it",
-    "get_or_create_sandbox.exec_ask": "likewise",
-    "create_sandbox.network": "likewise",
-    "get_or_create_sandbox.network": "likewise",
     "read_archive.format": "uncompressed is faster where both are on one machine",
     "write_archive.format": "likewise",
     "read_file.range": "`offset` and `length` say it",
@@ -61,6 +47,8 @@ UNREAD: dict[str, str] = {}
 
 EVENTS = {
     "Event": models.Event,
+    "Approval": oversight.Approval,
+    "AuditRecord": oversight.AuditRecord,
     "Exec": models.ExecInfo,
     "Dropped": models.Dropped,
     "Changed": models.FileEvent,
@@ -72,6 +60,8 @@ STREAMS = {
     "follow_events": ("message", "Event"),
     "follow_exec": ("ended", "Exec"),
     "watch_files": ("changed", "Changed"),
+    "follow_approvals": ("approval", "Approval"),
+    "get_audit": ("message", "AuditRecord"),
 }
 """Streams, and the event that each of them is answered with."""
 
@@ -85,9 +75,13 @@ LITERALS = {
     "DenialProtocol": models.DenialProtocol,
     "Change": models.Change,
     "TookEffect": errors.TookEffect,
+    "NetworkMode": network.NetworkMode,
+    "ApprovalStatus": oversight.ApprovalStatus,
+    "GrantScope": oversight.GrantScope,
 }
 
-MODULES = [importlib.import_module(f"atoll._sync.{name}") for name in ("client", "events", "execs", "files", "git", "sandbox")]
+NAMES = ("approvals", "audit", "client", "events", "execs", "files", "git", "sandbox", "secrets")
+MODULES = [importlib.import_module(f"atoll._sync.{name}") for name in NAMES]
 
 
 class Recorder:
@@ -123,7 +117,8 @@ class Recorder:
         return httpx.Response(200, content=iter([self.content(asked, request)]))
 
     def content(self, asked: openapi.Operation, request: httpx.Request) -> bytes:
-        if asked.id in STREAMS:
+        is_stream = request.headers.get("accept") == "text/event-stream"
+        if asked.id in STREAMS and (is_stream or asked.answer is None):
             if "last-event-id" in asked.fields - set(request.headers):
                 # Breaks off, so that it is gone on with.
                 return b"id: 0-0\nevent: nothing\ndata: 0\n\n"
@@ -140,7 +135,7 @@ class Recorder:
         if asked.id == "start_exec":
             schema = {"$ref": f"#/components/schemas/Exec{'Result' if 'wait_ms' in request.url.params else ''}"}
         value = openapi.example(schema)
-        if "cursor" in request.url.params:
+        if {"cursor", "after"} & set(request.url.params):
             # The last page.
             value.pop("next", None)
         return json.dumps(value).encode()
@@ -157,6 +152,31 @@ def services() -> list[Service]:
     ]
 
 
+def policy() -> NetworkPolicy:
+    """A policy that says all that can be said."""
+    budgets = NetworkBudgets(requests_max=1, bytes_max=1, requests_per_host_max=1, bytes_per_host_max=1)
+    secrets = [
+        NetworkSecret(name="A", at=["https://a"], used_as="bearer", env="A"),
+        NetworkSecret(name="B", file="/run/secrets/b"),
+    ]
+    return NetworkPolicy(presets=["python"], allow=["a"], ask=["b"], deny=["c"], budgets=budgets, secrets=secrets)
+
+
+def oversee(client: atoll.Atoll) -> None:
+    """Calls every verb about secrets, approvals and the audit log."""
+    client.secrets.set("A", "x")
+    client.secrets.set("A", b"\xff")
+    client.secrets.list()
+    client.secrets.delete("A")
+    list(client.approvals.list(status="pending", sandbox="web"))
+    client.approvals.get("apr_1")
+    client.approvals.approve("apr_1", scope="always", expires_in=1)
+    client.approvals.deny("apr_1", reason="x")
+    next(client.approvals.watch())
+    list(client.audit.list(after=1, sandbox="web", kinds=["lost"], page_count=1))
+    next(client.audit.follow(after=1, sandbox="web", kinds=["lost"]))
+
+
 def do_everything(client: atoll.Atoll, folder: Path) -> None:
     """Calls every verb with all that it takes."""
     limits = Limits(pids=1, memory_bytes=1, cpus_milli=1, disk_bytes=1)
@@ -168,6 +188,8 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
         "limits": limits,
         "lifecycle": lifecycle,
         "services": services(),
+        "network": policy(),
+        "exec_ask": ["git push *"],
         "workspace": Workspace(path="/x", git=WorkspaceGit(url="/y", branch="main", depth=1)),
     }
     sandbox = client.create(name="web", **making)
@@ -181,9 +203,12 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
     client.keys.create("run", note="x")
     client.keys.list()
     client.keys.revoke("key_1")
+    oversee(client)
     for verb in ("refresh", "start", "pause", "resume", "stop", "kill", "delete", "health", "timeline", "ports", "services"):
         getattr(sandbox, verb)()
     sandbox.set_lifecycle(lifecycle)
+    sandbox.network()
+    sandbox.set_network(policy())
     sandbox.denials(cursor=1)
     sandbox.restart_service("web")
     sandbox.expose(1, visibility="public", expires_in=1)
@@ -199,6 +224,7 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
         "timeout": 1,
         "keep_bytes": 1,
         "name": "x",
+        "approval_timeout": 1,
     }
     sandbox.exec("true", on_disconnect="kill", **running)
     sandbox.session("main").exec("true")
@@ -300,7 +326,8 @@ def test_the_verbs_of_the_table_are_there(prefix: str) -> None:
     table: dict[str, set[str]] = {}
     owner = ""
     kinds = {"client": "Atoll", "sandbox": "Sandbox", "`sandbox.execs`": "Execs", "command": "Exec"}
-    kinds |= {"`sandbox.files`": "Files", "`sandbox.git`": "Git"}
+    kinds |= {"`sandbox.files`": "Files", "`sandbox.git`": "Git", "`client.keys`": "Keys", "`client.secrets`": "Secrets"}
+    kinds |= {"`client.approvals`": "Approvals", "`client.audit`": "Audit"}
     for on, verbs in rows:
         owner = kinds.get(on.split(" (")[0], owner)
         table.setdefault(owner, set()).update(re.findall(r"`([a-z][\w.()]*)`", verbs))
@@ -328,7 +355,8 @@ def lacking(schema: Any, kind: Any) -> set[str]:
     origin = get_origin(kind)
     resolved = openapi.resolve(schema)
     if resolved.get("type") == "array":
-        return lacking(resolved["items"], get_args(kind)[0]) if origin is tuple else {openapi.name(schema)}
+        is_list = origin in (tuple, Sequence)
+        return lacking(resolved["items"], get_args(kind)[0]) if is_list else {openapi.name(schema)}
     if not dataclasses.is_dataclass(kind):
         return set() if is_whole(schema, kind) else {f"{openapi.name(schema)} as {kind}"}
     hints = typing.get_type_hints(kind)

@@ -37,6 +37,11 @@ export function fromHex(digits: string): Uint8Array {
   return Uint8Array.from(pairs, (pair) => Number.parseInt(pair, 16));
 }
 
+/** Base64 of bytes. */
+export function toBase64(bytes: Uint8Array): string {
+  return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+}
+
 /** The bytes of base64. */
 export function fromBase64(text: string): Uint8Array {
   return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));

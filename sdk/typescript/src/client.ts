@@ -1,10 +1,13 @@
 // A server, its sandboxes and its keys.
 
+import { Approvals } from "./approvals.ts";
+import { Audit } from "./audit.ts";
 import { toHex } from "./bytes.ts";
 import type { Fetch } from "./channel/fetch.ts";
 import { findEndpoint } from "./endpoint.ts";
 import { type EventOptions, follow } from "./events.ts";
 import { Sandbox } from "./sandbox.ts";
+import { Secrets } from "./secrets.ts";
 import { type Request, Transport } from "./transport.ts";
 import type {
   Capabilities,
@@ -69,6 +72,12 @@ export interface ListOptions {
 export class Atoll {
   /** Its keys. */
   readonly keys: Keys;
+  /** Its secrets. */
+  readonly secrets: Secrets;
+  /** What its sandboxes asked for, and people decide. */
+  readonly approvals: Approvals;
+  /** What was recorded. */
+  readonly audit: Audit;
   readonly #transport: Transport;
 
   constructor(options: AtollOptions | string = {}) {
@@ -76,9 +85,17 @@ export class Atoll {
       typeof options === "string" ? ({ host: options } as AtollOptions) : options;
     this.#transport = new Transport(findEndpoint(host, apiKey), silenceMs ?? STREAM_SILENCE_MS, fetch);
     this.keys = new Keys(this.#transport);
+    this.secrets = new Secrets(this.#transport);
+    this.approvals = new Approvals(this.#transport);
+    this.audit = new Audit(this.#transport);
   }
 
-  /** Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks. */
+  /**
+   * Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks.
+   *
+   * It reaches what `network` says, and nothing where nothing is said. Commands like one of `execAsk`, as in
+   * `git push *`, wait for somebody who approves: see `Sandbox.exec`.
+   */
   async create(options: CreateOptions = {}): Promise<Sandbox> {
     const { idempotencyKey = newKey(), ...rest } = options;
     const headers = { "idempotency-key": idempotencyKey };

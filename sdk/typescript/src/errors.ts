@@ -62,6 +62,19 @@ export class TimedOutError extends AtollError {}
 export class UnreachableError extends AtollError {}
 /** A policy forbids it. */
 export class RefusedByPolicyError extends AtollError {}
+/** It has to be approved by a person, and was not; nothing was run. */
+export class NotApprovedError extends RefusedByPolicyError {
+  /** The approval that it is about, for `approvals.get`. */
+  get approvalId(): string {
+    return this.details.approvalId ?? "";
+  }
+}
+/** Nobody has decided yet: the same may be asked for again. */
+export class ApprovalPendingError extends NotApprovedError {}
+/** Somebody denied it; the message says why, if they did. */
+export class ApprovalDeniedError extends NotApprovedError {}
+/** Nobody decided in time; asked for again it is another approval. */
+export class ApprovalExpiredError extends NotApprovedError {}
 /** The sandbox's tier cannot do it. */
 export class UnsupportedByTierError extends AtollError {}
 /** The outcome is unknown, because whoever knew it is gone. */
@@ -99,6 +112,13 @@ const CLASSES: Record<Schemas["ErrorCode"], new (facts: Facts) => AtollError> = 
   conflict: ConflictError,
   unreachable: UnreachableError,
   internal: InternalError,
+};
+
+/** The class of each `details.reason` for which a caller has something else to do than for its code. */
+const REASONS: Record<string, new (facts: Facts) => NotApprovedError> = {
+  "approval-pending": ApprovalPendingError,
+  "approval-denied": ApprovalDeniedError,
+  "approval-expired": ApprovalExpiredError,
 };
 
 /** How a connection failed: nothing was sent, it broke off, or nothing came for too long. */
@@ -176,6 +196,8 @@ export class OutputDroppedError extends AtollError {
 
 /** The error that an `ApiError` of the wire stands for. */
 export function apiError(facts: Schemas["ApiError"]): AtollError {
+  const reason = facts.details?.reason ?? "";
+  if (facts.code === "refused_by_policy" && Object.hasOwn(REASONS, reason)) return new REASONS[reason]!(facts);
   const known = Object.hasOwn(CLASSES, facts.code) ? CLASSES[facts.code] : AtollError;
   return new known(facts);
 }

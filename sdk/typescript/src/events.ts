@@ -1,6 +1,7 @@
 // What happens to sandboxes.
 
-import { Perseverance, type Transport } from "./transport.ts";
+import { PLACE } from "./sse.ts";
+import { Perseverance, type Request, type Transport } from "./transport.ts";
 import type { Event, Missed } from "./types.ts";
 import { fromWire } from "./wire.ts";
 
@@ -11,25 +12,35 @@ export interface EventOptions {
   signal?: AbortSignal;
 }
 
-/** Events as they come. A connection that breaks is made again behind the last one. */
-export async function* follow(
+/** Events of sandboxes as they come. */
+export function follow(
   transport: Transport,
   sandbox: string | undefined,
-  options: EventOptions,
+  { after, signal }: EventOptions,
 ): AsyncGenerator<Event | Missed> {
-  let after = options.after;
-  const perseverance = new Perseverance(transport, options.signal);
+  return followNumbered<Event>(transport, { path: "/v1/events", query: { sandbox }, signal }, after);
+}
+
+/** What has numbers, as it comes. A connection that breaks is made again behind the last one. */
+export async function* followNumbered<T extends { seq: number }>(
+  transport: Transport,
+  request: Pick<Request, "path" | "query" | "signal">,
+  after: number | undefined,
+): AsyncGenerator<T | Missed> {
+  const perseverance = new Perseverance(transport, request.signal);
   for (;;) {
     try {
-      const request = { path: "/v1/events", query: { after, sandbox }, signal: options.signal };
-      for await (const { event, data } of transport.events(request)) {
-        const said = fromWire(JSON.parse(data));
-        if (event === "message") {
-          after = (said as Event).seq;
+      const asked = { ...request, query: { ...request.query, after } };
+      for await (const { event, data, id } of transport.events(asked)) {
+        if (event === PLACE) {
+          after = Number(id);
+        } else if (event === "message") {
+          const said = fromWire(JSON.parse(data)) as T;
+          after = said.seq;
           perseverance.progressed();
-          yield said as Event;
+          yield said;
         } else if (event === "missed") {
-          yield said as Missed;
+          yield fromWire(JSON.parse(data)) as Missed;
         } else if (event === "end") {
           break;
         }

@@ -2,14 +2,16 @@
 
 import { toHex } from "./bytes.ts";
 import type { Content } from "./channel/channel.ts";
-import { ConflictError, WrongStateError } from "./errors.ts";
+import { ApprovalPendingError, ConflictError, WrongStateError } from "./errors.ts";
 import { Exec, WAIT_MS, type WaitOptions } from "./exec.ts";
 import type { ExecResult } from "./result.ts";
-import { SILENCE_MS, type Transport } from "./transport.ts";
+import { delay, type Request, SILENCE_MS, type Transport } from "./transport.ts";
 import type { Command, ExecInfo, Path, Schemas } from "./types.ts";
 
 /** Longest that the server waits in one request. */
 const WAIT_MS_MAX = 3_600_000;
+/** How long to pause before a command is asked for again whose approval is pending. */
+const ASK_AGAIN_MS = 500;
 
 type Described = Schemas["StartExec"];
 
@@ -17,6 +19,8 @@ type Described = Schemas["StartExec"];
 export type StartOptions = Omit<Described, "command" | "shell" | "directory" | "onDisconnect"> & {
   /** Where it starts; the sandbox's working directory where nothing is said. */
   directory?: Path;
+  /** How long it may wait for somebody who approves it, if that has to be; half a minute at least. */
+  approvalTimeoutMs?: number;
   /** Stops the request; a command that was started goes on. */
   signal?: AbortSignal;
 };
@@ -49,16 +53,9 @@ export class Execs {
 
   /** Starts a command; returns at once. It is started once, also where the connection breaks. */
   async start(command: Command, options: StartOptions = {}): Promise<Exec> {
-    const { signal, ...fields } = options;
+    const { signal, approvalTimeoutMs, ...fields } = options;
     const json = request(command, fields);
-    const info = await this.#transport.json<ExecInfo>({
-      method: "POST",
-      path: this.#path,
-      json,
-      isRepeatable: true,
-      signal,
-    });
-    return this.#exec(info);
+    return this.#exec(await this.#ask<ExecInfo>({ json, isRepeatable: true, signal }, approvalTimeoutMs));
   }
 
   /** All that the sandbox remembers, in the order of their start. */
@@ -74,26 +71,39 @@ export class Execs {
 
   /** @internal Runs a command to its end: `Sandbox.exec`. */
   async run(command: Command, options: ExecOptions): Promise<ExecResult> {
-    const { signal, check, input, onStdout, onStderr, ...fields } = options;
+    const { signal, check, input, onStdout, onStderr, approvalTimeoutMs, ...fields } = options;
     const ending: WaitOptions = { check, signal };
     if (input !== undefined || onStdout || onStderr) {
-      const started = await this.start(command, { ...fields, ...(input !== undefined && { stdin: "pipe" }), signal });
+      const more = { ...(input !== undefined && { stdin: "pipe" as const }), approvalTimeoutMs, signal };
+      const started = await this.start(command, { ...fields, ...more });
       await Promise.all([feed(started, input), tell(started, options)]);
       return started.wait(ending);
     }
     // One that is to end with the connection has one connection.
     const isKilled = fields.onDisconnect === "kill";
     const waitMs = isKilled ? WAIT_MS_MAX : WAIT_MS;
-    const result = await this.#transport.json<Schemas["ExecResult"]>({
-      method: "POST",
-      path: this.#path,
+    const asked = {
       query: { wait_ms: waitMs },
       json: request(command, fields),
       isRepeatable: !isKilled,
       silenceMs: waitMs + SILENCE_MS,
       signal,
-    });
+    };
+    const result = await this.#ask<Schemas["ExecResult"]>(asked, approvalTimeoutMs);
     return this.#exec(result.exec).finish(result, ending);
+  }
+
+  /** Asks for a command, and again for as long as its approval is pending and that may take. */
+  async #ask<T>(asked: Omit<Request, "method" | "path">, approvalTimeoutMs = 0): Promise<T> {
+    const end = Date.now() + approvalTimeoutMs;
+    for (;;) {
+      try {
+        return await this.#transport.json<T>({ method: "POST", path: this.#path, ...asked });
+      } catch (error) {
+        if (!(error instanceof ApprovalPendingError) || Date.now() + ASK_AGAIN_MS >= end) throw error;
+        await delay(ASK_AGAIN_MS, asked.signal);
+      }
+    }
   }
 
   #exec(info: ExecInfo): Exec {

@@ -8,6 +8,8 @@ export {
   type GetOrCreateOptions,
   type ListOptions,
 } from "./client.ts";
+export { type ApprovalListOptions, Approvals } from "./approvals.ts";
+export { Audit, type AuditOptions } from "./audit.ts";
 export type { Content } from "./channel/channel.ts";
 export type { Fetch } from "./channel/fetch.ts";
 export * from "./errors.ts";
@@ -19,4 +21,5 @@ export { Git } from "./git.ts";
 export { decodeOctets, encodeOctets } from "./octets.ts";
 export { ExecResult } from "./result.ts";
 export { Sandbox, Session, type WaitForOptions } from "./sandbox.ts";
+export { Secrets } from "./secrets.ts";
 export type * from "./types.ts";

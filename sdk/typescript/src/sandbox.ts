@@ -13,6 +13,7 @@ import type {
   Event,
   Lifecycle,
   Missed,
+  NetworkPolicy,
   Port,
   Preview,
   SandboxHealth,
@@ -127,6 +128,20 @@ export class Sandbox {
     return this.#transport.json({ method: "GET", path: `${this.#path}/denials`, query: { cursor: options.cursor } });
   }
 
+  /** What it may reach; nothing where it was made without a network. */
+  async network(): Promise<NetworkPolicy | undefined> {
+    const path = `${this.#path}/network`;
+    return (await this.#transport.json<NetworkPolicy | null>({ method: "GET", path })) ?? undefined;
+  }
+
+  /**
+   * Has it reach this and nothing else, at once: connections that are not allowed any more are broken off.
+   * Only a sandbox that was made with a network has one.
+   */
+  async setNetwork(policy: NetworkPolicy): Promise<NetworkPolicy> {
+    return this.#transport.json({ method: "PUT", path: `${this.#path}/network`, json: policy, isRepeatable: true });
+  }
+
   /** What happens to it, from now on or behind the event of a number. It ends when the caller stops asking. */
   events(options: EventOptions = {}): AsyncGenerator<Event | Missed> {
     return follow(this.#transport, this.id, options);
@@ -137,6 +152,10 @@ export class Sandbox {
    *
    * After `timeoutMs` it is killed with all that it started, and what it printed is given. It is never
    * run twice, also where connections break; if nobody knows how it ended, `LostError` is thrown.
+   *
+   * One that has to be approved (`execAsk`) waits for somebody who decides, half a minute or, if that is longer,
+   * `approvalTimeoutMs`. Then `ApprovalPendingError` is thrown, or before `ApprovalDeniedError` or
+   * `ApprovalExpiredError`.
    */
   async exec(command: Command, options: ExecOptions = {}): Promise<ExecResult> {
     return this.execs.run(command, options);

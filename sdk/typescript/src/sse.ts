@@ -9,6 +9,9 @@ export interface ServerEvent {
   id: string;
 }
 
+/** The kind of an id that came alone: where a stream begins. */
+export const PLACE = "\0place";
+
 /** Longest event that is taken, in characters. */
 const EVENT_LENGTH_MAX = 64 * 1024 * 1024;
 
@@ -18,6 +21,7 @@ export class EventParser {
   #event = "";
   #data: string[] = [];
   #id = "";
+  #hasId = false;
   #length = 0;
   #isFirst = true;
 
@@ -45,17 +49,19 @@ export class EventParser {
     const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
     if (field === "data") this.#data.push(value);
     else if (field === "event") this.#event = value;
-    else if (field === "id" && !value.includes("\0")) this.#id = value;
+    else if (field === "id" && !value.includes("\0")) [this.#id, this.#hasId] = [value, true];
     return undefined;
   }
 
   #dispatch(): ServerEvent | undefined {
     const data = this.#data;
-    const event = this.#event || "message";
+    const isPlace = data.length === 0 && this.#hasId;
+    const event = isPlace ? PLACE : this.#event || "message";
     this.#data = [];
+    this.#hasId = false;
     this.#event = "";
     this.#length = 0;
-    return data.length > 0 ? { event, data: data.join("\n"), id: this.#id } : undefined;
+    return data.length > 0 || isPlace ? { event, data: data.join("\n"), id: this.#id } : undefined;
   }
 }
 

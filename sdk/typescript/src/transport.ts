@@ -31,6 +31,8 @@ export interface Request {
 
 /** How long the server may say nothing where it is not asked to wait. */
 export const SILENCE_MS = 60_000;
+/** The kind of the event that says that there is a connection; no server says it. */
+export const OPENED = "\0opened";
 /** How long something that breaks is tried again without getting any further. */
 const PATIENCE_MS = 15_000;
 /** The longest pause between two tries. */
@@ -88,9 +90,11 @@ export class Transport {
   }
 
   /** The events of a stream, up to its end or its break. */
-  async *events(request: Omit<Request, "method">): AsyncGenerator<ServerEvent> {
-    const headers = { accept: "text/event-stream", ...request.headers };
-    const answer = await this.open({ silenceMs: this.streamSilenceMs, ...request, method: "GET", headers });
+  async *events(request: Omit<Request, "method"> & { tellsOpening?: boolean }): AsyncGenerator<ServerEvent> {
+    const { tellsOpening, ...asked } = request;
+    const headers = { accept: "text/event-stream", ...asked.headers };
+    const answer = await this.open({ silenceMs: this.streamSilenceMs, ...asked, method: "GET", headers });
+    if (tellsOpening) yield { event: OPENED, data: "", id: "" };
     yield* parseEvents(answer.body);
   }
 
@@ -185,7 +189,7 @@ export class Perseverance {
 }
 
 /** Waits so long, or until the signal is aborted, which throws. */
-function delay(ms: number, signal: AbortSignal | undefined): Promise<void> {
+export function delay(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const abort = () => {
       clearTimeout(timer);

@@ -23,6 +23,28 @@ export type Timeline = Schemas["Timeline"];
 export type Denial = Schemas["Denial"];
 /** What a sandbox was refused, the oldest first. */
 export type DenialPage = Schemas["DenialPage"];
+/** What a sandbox may reach. */
+export type NetworkPolicy = Schemas["NetworkPolicy"];
+/** How much may pass in the whole life of a sandbox. */
+export type NetworkBudgets = Schemas["NetworkBudgets"];
+/** A secret of the server, and what becomes of it in a sandbox: either `at` and `as`, or `file`. */
+export type NetworkSecret = Schemas["NetworkSecret"];
+/** A secret, without its value. */
+export type Secret = Schemas["Secret"];
+/** Something that a sandbox asked for. */
+export type Approval = Schemas["Approval"];
+/** For what a sandbox asked. */
+export type ApprovalWhat = Schemas["ApprovalWhat"];
+/** Where an approval is. */
+export type ApprovalStatus = Schemas["ApprovalStatus"];
+/** How far an approval reaches. */
+export type GrantScope = Schemas["GrantScope"];
+/** How an approval was decided. */
+export type Decided = Schemas["Decided"];
+/** One record of the audit log. */
+export type AuditRecord = Schemas["AuditRecord"];
+/** What was recorded. */
+export type AuditKind = Schemas["AuditKind"];
 /** Something that happened to a sandbox. */
 export type Event = Schemas["Event"];
 /** So many events are not kept any more. */

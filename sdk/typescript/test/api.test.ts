@@ -5,7 +5,22 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { AtollError, apiError, Atoll, Exec, Execs, Files, Git, Sandbox, Session } from "../src/index.ts";
+import {
+  apiError,
+  Approvals,
+  Atoll,
+  AtollError,
+  Audit,
+  Exec,
+  Execs,
+  Files,
+  Git,
+  Keys,
+  type NetworkPolicy,
+  Sandbox,
+  Secrets,
+  Session,
+} from "../src/index.ts";
 import { ROOT } from "./serving.ts";
 
 /** Operations without a verb. */
@@ -14,29 +29,15 @@ const LEFT_OUT = {
   connect_port: "a WebSocket, likewise",
   get_metrics: "for what collects metrics",
   get_openapi: "for tools",
-  list_approvals: "for operators: `atoll approvals`",
-  get_approval: "for operators: `atoll approvals`",
-  approve: "for operators: `atoll approvals`",
-  deny: "for operators: `atoll approvals`",
-  follow_approvals: "for operators: `atoll approvals`",
-  get_audit: "for operators: `atoll events --audit`",
-  get_network: "for operators: policies say what may be reached",
-  set_network: "likewise",
-  list_secrets: "for operators: `atoll secret list`",
-  set_secret: "likewise",
-  delete_secret: "likewise",
 };
 
 /** What requests may have and the SDK never says. */
 const UNSENT = {
   "get_or_create_sandbox.name": "it is in the path",
-  "create_sandbox.exec_ask": "for operators: policies say it",
-  "get_or_create_sandbox.exec_ask": "likewise",
-  "create_sandbox.network": "likewise",
-  "get_or_create_sandbox.network": "likewise",
   "write_archive.format": "uncompressed is faster where both are on one machine",
   "read_file.range": "`offset` and `length` say it",
   "follow_events.last-event-id": "`after` says it",
+  "get_audit.last-event-id": "likewise",
   "follow_exec.last-event-id": "`stdout` and `stderr` say it",
 };
 
@@ -107,6 +108,8 @@ const STREAMS: Record<string, [event: string, schema: string]> = {
   follow_events: ["message", "Event"],
   follow_exec: ["ended", "Exec"],
   watch_files: ["changed", "Changed"],
+  follow_approvals: ["approval", "Approval"],
+  get_audit: ["message", "AuditRecord"],
 };
 const RAW: Record<string, Uint8Array> = {
   read_archive: new Uint8Array(1024),
@@ -129,7 +132,8 @@ async function answer(url: URL, options: RequestInit): Promise<Response> {
   for (const field of fields) assert.ok(operation.fields.has(field), `${id} has no ${field}`);
   sent.set(id, new Set([...(sent.get(id) ?? []), ...fields]));
   const stream = STREAMS[id];
-  if (stream) {
+  const isStream = (options.headers as Record<string, string>).accept === "text/event-stream";
+  if (stream && (isStream || !operation.answer)) {
     const data = JSON.stringify(example({ $ref: `#/components/schemas/${stream[1]}` }));
     return new Response(`event: ${stream[0]}\ndata: ${data}\n\n`);
   }
@@ -145,6 +149,38 @@ async function jsonOf(options: RequestInit): Promise<Record<string, unknown>> {
   if (!options.body || !(type.endsWith("json") || type.endsWith("create"))) return {};
   const text = await new Response(options.body).text();
   return JSON.parse(text.split("\n")[0]!);
+}
+
+/** A policy that says all that can be said. */
+const POLICY: NetworkPolicy = {
+  mode: "rules",
+  presets: ["python"],
+  allow: ["a"],
+  ask: ["b"],
+  deny: ["c"],
+  explain: false,
+  ipv6: false,
+  proxyVariables: true,
+  budgets: { requestsMax: 1, bytesMax: 1, requestsPerHostMax: 1, bytesPerHostMax: 1 },
+  secrets: [
+    { name: "A", at: ["https://a"], as: "bearer", env: "A" },
+    { name: "B", file: "/run/secrets/b" },
+  ],
+};
+
+/** Every verb about secrets, approvals and the audit log. */
+async function oversee({ secrets, approvals, audit }: Atoll): Promise<void> {
+  await secrets.set("A", "x");
+  await secrets.set("A", Uint8Array.of(255));
+  await secrets.list();
+  await secrets.delete("A");
+  await first(approvals.list({ status: "pending", sandbox: "web" }));
+  await approvals.get("apr_1");
+  await approvals.approve("apr_1", { scope: "always", expiresInMs: 1 });
+  await approvals.deny("apr_1", { reason: "x" });
+  await first(approvals.watch());
+  await first(audit.list({ after: 1, sandbox: "web", kinds: ["lost"], pageCount: 1 }));
+  await first(audit.follow({ after: 1, sandbox: "web", kinds: ["lost"] }));
 }
 
 /** Takes so much of what goes on for ever. */
@@ -163,6 +199,8 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
     lifecycle: { leaseMs: 1, idleStopMs: 1, deleteAfterMs: 1, maxLifetimeMs: 1 },
     services: [{ name: "web", shell: "true" }],
     workspace: { path: "/x", git: { url: "/y" } },
+    network: POLICY,
+    execAsk: ["git push *"],
   };
   const sandbox = await client.create({ name: "web", idempotencyKey: "k", ...making });
   await client.create({ files: folder });
@@ -175,6 +213,7 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
   await client.keys.create("read", { note: "x" });
   await client.keys.list();
   await client.keys.revoke("key_1");
+  await oversee(client);
 
   await sandbox.refresh();
   await sandbox.start();
@@ -183,6 +222,8 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
   await sandbox.stop();
   await sandbox.kill();
   await sandbox.setLifecycle(making.lifecycle);
+  await sandbox.network();
+  await sandbox.setNetwork(POLICY);
   await sandbox.health();
   await sandbox.timeline();
   await sandbox.denials({ cursor: 1 });
@@ -205,6 +246,7 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
     timeoutMs: 1,
     keepBytes: 1,
     name: "x",
+    approvalTimeoutMs: 1,
   } as const;
   await sandbox.exec("true", { ...starting, onDisconnect: "kill" });
   await sandbox.session("s").exec("true");
@@ -266,7 +308,7 @@ test("verbs can say all that requests may have", () => {
     return had ? [...fields].filter((field) => !had.has(field)).map((field) => `${id}.${field}`) : [];
   });
   // A follower comes back to where it was, and lists have further pages: scenarios do that.
-  const elsewhere = ["list_sandboxes.cursor", "start_exec.shell", "start_exec.command"];
+  const elsewhere = ["list_sandboxes.cursor", "start_exec.shell", "start_exec.command", "list_approvals.cursor"];
   assert.deepEqual(unsent.filter((one) => !elsewhere.includes(one)).sort(), Object.keys(UNSENT).sort());
 });
 
@@ -290,6 +332,10 @@ test("the verbs of the table are there, and no others", () => {
     command: Exec,
     "`sandbox.files`": Files,
     "`sandbox.git`": Git,
+    "`client.keys`": Keys,
+    "`client.secrets`": Secrets,
+    "`client.approvals`": Approvals,
+    "`client.audit`": Audit,
   };
   const table = new Map<string, Set<string>>();
   let owner = "";
@@ -301,8 +347,8 @@ test("the verbs of the table are there, and no others", () => {
     table.set(owner, new Set([...(table.get(owner) ?? []), ...names]));
   }
   assert.deepEqual(
-    [...table.keys()].filter((one) => one in owners),
-    Object.keys(owners),
+    [...table.keys()].filter((one) => one in owners).sort(),
+    Object.keys(owners).sort(),
   );
   for (const [on, kind] of Object.entries(owners)) {
     const methods = Object.entries(Object.getOwnPropertyDescriptors(kind.prototype)).filter(

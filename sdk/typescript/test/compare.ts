@@ -8,7 +8,7 @@ import { toWire } from "../src/wire.ts";
 /** The form that results are compared in. */
 export function plain(value: unknown): unknown {
   if (value instanceof ExecResult) {
-    const { exitCode, signal, cause, timedOut, stdout, stderr, stdoutBytes, stderrBytes } = value;
+    const { exitCode, signal, cause, timedOut, stdout, stderr, stdoutBytes, stderrBytes, denials } = value;
     const { stdoutDroppedBytes, stderrDroppedBytes } = value;
     return toWire({
       exitCode,
@@ -21,11 +21,13 @@ export function plain(value: unknown): unknown {
       stderrBytes,
       stdoutDroppedBytes,
       stderrDroppedBytes,
+      denials,
     });
   }
   if (value instanceof AtollError) {
     const { code, message, tookEffect, retry, nextStep, details } = value;
-    return toWire({ code, message, tookEffect, retry, nextStep, details });
+    const kind = value.name.replace(/Error$/, "");
+    return toWire({ code, message, tookEffect, retry, nextStep, details, class: kind });
   }
   if (value instanceof Sandbox || value instanceof Exec) return toWire(value.info);
   return Array.isArray(value) ? value.map(plain) : toWire(value);

@@ -33,7 +33,10 @@ for (const as of ["root", "user"] satisfies As[]) {
             way === "socket"
               ? { host: server.host }
               : { host: `http://${tcp.host}:${tcp.port}`, apiKey: server.key, fetch };
-          await new Player(options, way === "socket" ? { path: server.socket } : tcp).play(scenario);
+          await new Player(options, way === "socket" ? { path: server.socket } : tcp).play(
+            scenario,
+            server.internet.port,
+          );
         });
       }
     }

@@ -17,6 +17,7 @@ import { createConnection, createServer, type AddressInfo, type Server as Listen
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
+import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Atoll, ConnectionError, NotFoundError } from "../src/index.ts";
@@ -65,6 +66,32 @@ function program(): string {
   throw new Error("build it first: cargo build -p atoll");
 }
 
+/** What sandboxes of the tests can reach: `internet.py` in the folder above. */
+class Internet {
+  readonly port: number;
+  readonly variables: Record<string, string>;
+  readonly #child: ChildProcess;
+
+  private constructor(child: ChildProcess, folder: string, { dns, port }: { dns: string; port: number }) {
+    this.#child = child;
+    this.port = port;
+    this.variables = { ATOLL_DNS: dns, SSL_CERT_FILE: join(folder, "authority.pem") };
+  }
+
+  static async start(folder: string): Promise<Internet> {
+    const child = spawn("python3", ["-B", join(ROOT, "sdk/internet.py"), folder], {
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    const [said] = (await once(createInterface(child.stdout), "line")) as [string];
+    return new Internet(child, folder, JSON.parse(said) as { dns: string; port: number });
+  }
+
+  async close(): Promise<void> {
+    this.#child.stdin?.end();
+    if (this.#child.exitCode === null) await once(this.#child, "exit");
+  }
+}
+
 export type As = "root" | "user";
 
 /** `atoll serve` as root or as an ordinary user. At the end nothing is left of it. */
@@ -72,11 +99,13 @@ export class Server {
   readonly socket: string;
   readonly host: string;
   readonly folder: string;
+  readonly internet: Internet;
   readonly #child: ChildProcess;
   readonly #log: string;
 
-  private constructor(as: As, found: string) {
-    this.folder = mkdtempSync(join(tmpdir(), "atoll-sdk-"));
+  private constructor(as: As, found: string, folder: string, internet: Internet) {
+    this.folder = folder;
+    this.internet = internet;
     this.socket = join(this.folder, "atoll.sock");
     this.host = `unix://${this.socket}`;
     this.#log = join(this.folder, "log");
@@ -89,7 +118,7 @@ export class Server {
     const state = join(this.folder, "state");
     this.#child = spawn(copy, ["serve", "--state", state, "--socket", this.socket, "--listen", "127.0.0.1:0"], {
       cwd: this.folder,
-      env: { PATH: process.env.PATH, HOME: this.folder },
+      env: { PATH: process.env.PATH, HOME: this.folder, ...internet.variables },
       stdio: ["ignore", log, log],
       ...(uid !== undefined && { uid, gid: uid }),
     });
@@ -98,7 +127,8 @@ export class Server {
   /** One that answers; nothing where this user cannot start it. */
   static async start(as: As): Promise<Server | undefined> {
     if (as === "root" && process.getuid?.() !== 0) return undefined;
-    const server = new Server(as, program());
+    const folder = mkdtempSync(join(tmpdir(), "atoll-sdk-"));
+    const server = new Server(as, program(), folder, await Internet.start(folder));
     try {
       await waitUntil("the server", () => server.#answers());
     } catch (error) {
@@ -151,6 +181,7 @@ export class Server {
 
   async #end(): Promise<void> {
     if (this.#child.exitCode === null && this.#child.kill("SIGTERM")) await once(this.#child, "exit");
+    await this.internet.close();
     rmSync(this.folder, { recursive: true, force: true });
   }
 }

@@ -3,9 +3,11 @@
 import { concat } from "../src/bytes.ts";
 import { findEndpoint } from "../src/endpoint.ts";
 import {
+  type Approval,
   Atoll,
   type AtollOptions,
   AtollError,
+  type AuditRecord,
   type Command,
   encodeOctets,
   type Event,
@@ -29,6 +31,7 @@ export interface Step {
   as?: string;
   until?: true;
   while?: Step;
+  meanwhile?: Step[];
   cut_after_bytes?: number[];
 }
 
@@ -60,6 +63,18 @@ const VERBS: Record<string, (on: Targets, given: Arguments) => unknown> = {
   "keys.create": ({ client }, { scope, ...options }) => client.keys.create(scope, options),
   "keys.list": ({ client }) => client.keys.list(),
   "keys.revoke": ({ client }, { key }) => client.keys.revoke(key),
+  "secrets.set": ({ client }, { name, value }) =>
+    client.secrets.set(name, value.isWellFormed() ? value : encodeOctets(value)),
+  "secrets.list": ({ client }) => client.secrets.list(),
+  "secrets.delete": ({ client }, { name }) => client.secrets.delete(name),
+  "approvals.list": ({ client }, given) => client.approvals.list(given),
+  "approvals.get": ({ client }, { approval }) => client.approvals.get(approval),
+  "approvals.approve": ({ client }, { approval, ...options }) => client.approvals.approve(approval, options),
+  "approvals.deny": ({ client }, { approval, ...options }) => client.approvals.deny(approval, options),
+  "audit.list": ({ client }, given) => client.audit.list(given),
+  network: ({ sandbox }) => sandbox.network(),
+  set_network: ({ sandbox }, policy) => sandbox.setNetwork(policy),
+  denials: ({ sandbox }, given) => sandbox.denials(given),
   refresh: ({ sandbox }) => sandbox.refresh(),
   start: ({ sandbox }) => sandbox.start(),
   pause: ({ sandbox }) => sandbox.pause(),
@@ -130,13 +145,15 @@ export class Player {
     this.#client = new Atoll(options);
   }
 
-  /** Does the steps one by one. */
-  async play(scenario: Scenario): Promise<void> {
+  /** Does the steps one by one. The site of `internet.py` is at another port each time. */
+  async play(described: Scenario, port: number): Promise<void> {
+    const scenario = JSON.parse(JSON.stringify(described).replaceAll("{port}", String(port))) as Scenario;
     try {
       let sandbox: Sandbox | undefined;
       if (scenario.sandbox !== null) {
         sandbox = await this.#client.create(fromWire(scenario.sandbox ?? {}) as object);
         this.#made.push(sandbox);
+        this.#saved.set("sandbox", sandbox);
       }
       for (const [index, step] of scenario.steps.entries()) {
         const problem = await this.#step(step, sandbox).catch((error: unknown) => {
@@ -169,7 +186,9 @@ export class Player {
     const proxy = cuts && (await Proxy.start(this.#target, cuts));
     let result: unknown;
     try {
-      result = await this.#do(step, sandbox, proxy?.host);
+      const going = this.#do(step, sandbox, proxy?.host);
+      if (step.meanwhile) await this.#meanwhile(step.meanwhile, sandbox, going);
+      result = await going;
       if (proxy && proxy.cutCount !== cuts?.length) return `${proxy.cutCount} connections were cut`;
     } catch (error) {
       if (step.fails === undefined || !(error instanceof AtollError)) throw error;
@@ -182,12 +201,31 @@ export class Player {
     return step.gives === undefined ? undefined : difference(this.#resolve(step.gives), plain(result));
   }
 
+  /** Does steps before another has ended, whose end is awaited also where one of them fails. */
+  async #meanwhile(steps: Step[], sandbox: Sandbox | undefined, going: Promise<unknown>): Promise<void> {
+    const ended = going.then(
+      () => {},
+      () => {},
+    );
+    try {
+      for (const [index, one] of steps.entries()) {
+        const problem = await this.#step(one, sandbox);
+        if (problem !== undefined) throw new Error(`meanwhile ${index + 1}, ${one.do}: ${problem}`);
+      }
+    } catch (error) {
+      await ended;
+      throw error;
+    }
+  }
+
   async #do(step: Step, sandbox: Sandbox | undefined, host: string | undefined): Promise<unknown> {
     const given = fromWire(this.#resolve(step.with ?? {})) as Arguments;
     const on = this.#targets(step, sandbox, host);
     if (step.do === "exec.stream") return stream(on.sandbox, given);
     if (step.do === "files.write_many") return on.sandbox.files.write(given.path, letters(given.bytes));
     if (step.do === "events") return events(on.sandbox, given);
+    if (step.do === "approvals.watch") return this.#watchApproval(on, given, step);
+    if (step.do === "audit.follow") return follow(on.client, given);
     if (step.do === "files.watch") return this.#watch(on.sandbox, given, step);
     if (step.do === "fetch") return fetched(given.url);
     const verb = VERBS[step.do];
@@ -204,9 +242,10 @@ export class Player {
     const exec = saved as Exec;
     if (host === undefined) return { client: this.#client, sandbox, exec };
     const { apiKey, fetch, silenceMs = 50_000 } = this.#options;
+    const client = new Atoll({ ...this.#options, host });
     const transport = new Transport(findEndpoint(host, apiKey), silenceMs, fetch);
     const through = saved instanceof Exec ? new Exec(transport, `/v1/sandboxes/${sandbox.id}`, saved.info) : exec;
-    return { client: this.#client, sandbox: new Sandbox(transport, sandbox.info), exec: through };
+    return { client, sandbox: new Sandbox(transport, sandbox.info), exec: through };
   }
 
   /** Puts earlier results in the place of their names. */
@@ -220,6 +259,18 @@ export class Player {
     if (Array.isArray(value)) return value.map((one) => this.#resolve(one));
     if (typeof value !== "object" || value === null) return value;
     return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, this.#resolve(one)]));
+  }
+
+  async #watchApproval({ client, sandbox }: Targets, { approval, until }: Arguments, step: Step): Promise<unknown> {
+    const seen: Approval[] = [];
+    for await (const one of client.approvals.watch()) {
+      if (one.id !== approval) continue;
+      const problem = seen.length === 0 && step.while ? await this.#once(step.while, sandbox) : undefined;
+      if (problem !== undefined) throw new Error(problem);
+      seen.push(one);
+      if (one.status === until) break;
+    }
+    return seen;
   }
 
   async #watch(sandbox: Sandbox, { path, until, ...options }: Arguments, step: Step): Promise<unknown> {
@@ -263,6 +314,15 @@ async function events(sandbox: Sandbox, { until, ...options }: Arguments): Promi
     if ("count" in event) throw new Error(`${event.count} events were missed`);
     seen.push(event);
     if (event.what.kind === until) break;
+  }
+  return seen;
+}
+
+async function follow(client: Atoll, { until, ...options }: Arguments): Promise<AuditRecord[]> {
+  const seen: AuditRecord[] = [];
+  for await (const record of client.audit.follow(options)) {
+    seen.push(record);
+    if (record.what.kind === until) break;
   }
   return seen;
 }

@@ -6,18 +6,27 @@
 `Atoll` and `Sandbox` are synchronous; `AsyncAtoll` and `AsyncSandbox` have the same verbs, to be awaited.
 """
 
+from ._async.approvals import AsyncApprovals
+from ._async.audit import AsyncAudit
 from ._async.client import AsyncAtoll, AsyncKeys
 from ._async.execs import AsyncExec, AsyncExecs
 from ._async.files import AsyncFiles
 from ._async.git import AsyncGit
 from ._async.sandbox import AsyncSandbox, AsyncSession
+from ._async.secrets import AsyncSecrets
+from ._sync.approvals import Approvals
+from ._sync.audit import Audit
 from ._sync.client import Atoll, Keys
 from ._sync.execs import Exec, Execs
 from ._sync.files import Files
 from ._sync.git import Git
 from ._sync.sandbox import Sandbox, Session
+from ._sync.secrets import Secrets
 from .errors import (
     ApiError,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalPending,
     AtollError,
     Capacity,
     CommandFailed,
@@ -28,6 +37,7 @@ from .errors import (
     Invalid,
     Lost,
     MethodNotAllowed,
+    NotApproved,
     NotFound,
     NotReady,
     TimedOut,
@@ -71,24 +81,39 @@ from .models import (
     Workspace,
     WorkspaceGit,
 )
+from .network import NetworkBudgets, NetworkPolicy, NetworkSecret, Secret
+from .oversight import Approval, ApprovalWhat, AuditKind, AuditRecord, Decided
 
 __all__ = [
     "ApiError",
+    "Approval",
+    "ApprovalDenied",
+    "ApprovalExpired",
+    "ApprovalPending",
+    "ApprovalWhat",
+    "Approvals",
+    "AsyncApprovals",
     "AsyncAtoll",
+    "AsyncAudit",
     "AsyncExec",
     "AsyncExecs",
     "AsyncFiles",
     "AsyncGit",
     "AsyncKeys",
     "AsyncSandbox",
+    "AsyncSecrets",
     "AsyncSession",
     "Atoll",
     "AtollError",
+    "Audit",
+    "AuditKind",
+    "AuditRecord",
     "Capabilities",
     "Capacity",
     "CommandFailed",
     "Conflict",
     "ConnectionError",
+    "Decided",
     "Denial",
     "DenialPage",
     "Dropped",
@@ -114,6 +139,10 @@ __all__ = [
     "Lost",
     "MethodNotAllowed",
     "Missed",
+    "NetworkBudgets",
+    "NetworkPolicy",
+    "NetworkSecret",
+    "NotApproved",
     "NotFound",
     "NotReady",
     "Output",
@@ -127,6 +156,8 @@ __all__ = [
     "Sandbox",
     "SandboxHealth",
     "SandboxInfo",
+    "Secret",
+    "Secrets",
     "Service",
     "ServiceStatus",
     "Session",

@@ -63,7 +63,8 @@ def body(**fields: Any) -> dict[str, Any]:
 
 def _encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
-        return body(**{one.name: getattr(value, one.name) for one in dataclasses.fields(value)})
+        fields = dataclasses.fields(value)
+        return body(**{one.metadata.get("wire", one.name): getattr(value, one.name) for one in fields})
     if isinstance(value, Mapping):
         return {name: _encode(one) for name, one in value.items()}
     if isinstance(value, str | bytes):
@@ -127,7 +128,7 @@ def _decode(kind: Any, value: Any) -> Any:
         if value is None:
             return None
         return _decode(next(one for one in get_args(kind) if one is not type(None)), value)
-    if origin is tuple:
+    if origin in (tuple, Sequence):
         return tuple(_decode(get_args(kind)[0], one) for one in value)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return dict(value)

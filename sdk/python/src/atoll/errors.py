@@ -100,6 +100,27 @@ class RefusedByPolicy(ApiError):
     code = "refused_by_policy"
 
 
+class NotApproved(RefusedByPolicy):
+    """It has to be approved by a person, and was not; nothing was run. `approval_id` is what it waits for."""
+
+    @property
+    def approval_id(self) -> str:
+        """The approval that it is about, for `approvals.get`."""
+        return str(self.details.get("approval_id", ""))
+
+
+class ApprovalPending(NotApproved):
+    """Nobody has decided yet: the same may be asked for again."""
+
+
+class ApprovalDenied(NotApproved):
+    """Somebody denied it; the message says why, if they did."""
+
+
+class ApprovalExpired(NotApproved):
+    """Nobody decided in time; asked for again it is another approval."""
+
+
 class UnsupportedByTier(ApiError):
     """The sandbox's tier cannot do it; `details["capability"]` says what it lacks."""
 
@@ -230,12 +251,22 @@ CODES: Mapping[str, type[ApiError]] = {
 }
 """The class of each code."""
 
+REASONS: Mapping[str, type[NotApproved]] = {
+    "approval-pending": ApprovalPending,
+    "approval-denied": ApprovalDenied,
+    "approval-expired": ApprovalExpired,
+}
+"""The class of each `details["reason"]` for which a caller has something else to do than for its code."""
+
 
 def from_wire(error: Mapping[str, Any], status: int = 0) -> ApiError:
     """Makes the error that the API wrote as `error`."""
     code = str(error.get("code", "internal"))
     retry = error.get("retry") or {}
     kind = CODES.get(code, ApiError)
+    reason = REASONS.get(str((error.get("details") or {}).get("reason")))
+    if reason is not None and issubclass(reason, kind):
+        kind = reason
     return kind(
         str(error.get("message", "the server gave no reason")),
         code=code,

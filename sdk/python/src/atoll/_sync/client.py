@@ -27,10 +27,14 @@ from ..models import (
     State,
     Workspace,
 )
+from ..network import NetworkPolicy
 from . import io
+from .approvals import Approvals
+from .audit import Audit
 from .connection import Connection
 from .events import follow
 from .sandbox import Sandbox
+from .secrets import Secrets
 
 SILENCE_SECONDS = 50.0
 """A little more than three of the server's heartbeats."""
@@ -50,6 +54,12 @@ class Atoll:
         self._connection = Connection(host, api_key, silence_timeout)
         self.keys = Keys(self._connection)
         """The keys of the server."""
+        self.secrets = Secrets(self._connection)
+        """The secrets of the server."""
+        self.approvals = Approvals(self._connection)
+        """What sandboxes asked for, and people decide."""
+        self.audit = Audit(self._connection)
+        """What was recorded."""
 
     def __enter__(self) -> Atoll:
         return self
@@ -72,12 +82,16 @@ class Atoll:
         lifecycle: Lifecycle | None = None,
         services: Sequence[Service] | None = None,
         workspace: Workspace | None = None,
+        network: NetworkPolicy | None = None,
+        exec_ask: Sequence[str] | None = None,
         files: str | os.PathLike[str] | None = None,
         idempotency_key: str | None = None,
     ) -> Sandbox:
         """Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks.
 
         `files` is a local directory that it begins with, all of it. Then there is no sandbox if the connection breaks.
+        It reaches what `network` says, and nothing where nothing is said. Commands like one of `exec_ask`, as in
+        `git push *`, wait for somebody who approves: see `exec`.
         """
         request = body(
             name=name,
@@ -88,6 +102,8 @@ class Atoll:
             lifecycle=lifecycle,
             services=services,
             workspace=workspace,
+            network=network,
+            exec_ask=exec_ask,
         )
         headers = {"idempotency-key": idempotency_key or str(uuid.uuid4())}
         info = self._make("POST", "/v1/sandboxes", request, files, headers)
@@ -126,6 +142,8 @@ class Atoll:
         lifecycle: Lifecycle | None = None,
         services: Sequence[Service] | None = None,
         workspace: Workspace | None = None,
+        network: NetworkPolicy | None = None,
+        exec_ask: Sequence[str] | None = None,
         files: str | os.PathLike[str] | None = None,
     ) -> Sandbox:
         """The sandbox of this name, made if there is none. However many ask at once, all get the same."""
@@ -137,6 +155,8 @@ class Atoll:
             lifecycle=lifecycle,
             services=services,
             workspace=workspace,
+            network=network,
+            exec_ask=exec_ask,
         )
         info = self._make("PUT", f"/v1/sandboxes/{segment(name)}", request, files, {})
         return Sandbox(self._connection, info)

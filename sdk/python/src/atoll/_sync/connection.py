@@ -21,6 +21,9 @@ TRIES = 8
 
 PAUSE_SECONDS_MAX = 3.0
 
+OPENED = "\0opened"
+"""The kind of what `Connection.events` tells by itself; no server says it."""
+
 
 def pause(failures: int) -> float:
     """How long to wait after so many failures in a row."""
@@ -126,10 +129,13 @@ class Connection:
                 raise parse_error(response)
             yield response
 
-    def events(self, path: str, *, query: str = "", last_id: str | None = None) -> Iterator[ServerSentEvent]:
+    def events(
+        self, path: str, *, query: str = "", last_id: str | None = None, tells_opening: bool = False
+    ) -> Iterator[ServerSentEvent]:
         """Follows server-sent events, and goes on behind the last one where the connection breaks.
 
-        It never ends by itself: whoever reads knows which event is the last.
+        It never ends by itself: whoever reads knows which event is the last. With `tells_opening` an event `OPENED`
+        says that there is a connection, at the beginning and wherever another one takes its place.
         """
         parser = Parser(last_id)
         failures = 0
@@ -139,6 +145,8 @@ class Connection:
                 headers["last-event-id"] = parser.last_id
             try:
                 with self.stream(path, query=query, headers=headers) as response:
+                    if tells_opening:
+                        yield ServerSentEvent(OPENED, "", None)
                     for piece in response.iter_raw():
                         failures = 0
                         for event in parser.feed(piece):

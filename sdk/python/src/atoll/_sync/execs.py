@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,9 @@ WAIT_SECONDS = 20.0
 
 CONNECTED_SECONDS = 3600.0
 """How long the one request waits whose command is to end with it."""
+
+ASK_AGAIN_SECONDS = 0.5
+"""How long to pause before a command is asked for again whose approval is pending."""
 
 
 class Exec:
@@ -219,6 +223,7 @@ class Execs:
         timeout: float | None = None,
         keep_bytes: int | None = None,
         name: str | None = None,
+        approval_timeout: float | None = None,
     ) -> Exec:
         """Starts a command, and returns at once. See `Sandbox.exec` for the arguments."""
         request = start_exec(
@@ -235,11 +240,11 @@ class Execs:
             on_disconnect=None,
             name=name,
         )
-        return self.start_as(request)
+        return self.start_as(request, approval_timeout)
 
-    def start_as(self, request: dict[str, Any]) -> Exec:
+    def start_as(self, request: dict[str, Any], approval_timeout: float | None = None) -> Exec:
         """Starts what the request says; its id makes it safe to send again."""
-        response = self._connection.request("POST", self._path, body=request, is_repeatable=True)
+        response = self._ask(approval_timeout, body=request, is_repeatable=True)
         return Exec(self._connection, self._path, decode(ExecInfo, response.json()))
 
     def list(self) -> tuple[Exec, ...]:
@@ -252,13 +257,23 @@ class Execs:
         response = self._connection.request("GET", f"{self._path}/{segment(id)}")
         return Exec(self._connection, self._path, decode(ExecInfo, response.json()))
 
-    def run(self, request: dict[str, Any]) -> ExecResult:
+    def _ask(self, approval_timeout: float | None, **request: Any) -> httpx.Response:
+        """Asks for a command, and again for as long as its approval is pending and that may take."""
+        end = time.monotonic() + (approval_timeout or 0.0)
+        while True:
+            try:
+                return self._connection.request("POST", self._path, **request)
+            except errors.ApprovalPending:
+                if time.monotonic() + ASK_AGAIN_SECONDS >= end:
+                    raise
+                io.sleep(ASK_AGAIN_SECONDS)
+
+    def run(self, request: dict[str, Any], approval_timeout: float | None = None) -> ExecResult:
         """Runs a command to its end."""
         is_killed = request.get("on_disconnect") == "kill"
         seconds = CONNECTED_SECONDS if is_killed else WAIT_SECONDS
-        response = self._connection.request(
-            "POST",
-            self._path,
+        response = self._ask(
+            approval_timeout,
             query=query(wait_ms=milliseconds(seconds)),
             body=request,
             # Where the connection broke, what it was to end with has ended.

@@ -23,6 +23,7 @@ from ..models import (
     Visibility,
     Waited,
 )
+from ..network import NetworkPolicy
 from .connection import Connection
 from .events import follow
 from .execs import Exec, Execs
@@ -132,6 +133,21 @@ class Sandbox:
         response = self._connection.request("GET", f"{self._path}/denials", query=fields)
         return decode(DenialPage, response.json())
 
+    def network(self) -> NetworkPolicy | None:
+        """What it may reach; none where it was made without a network."""
+        answer = (self._connection.request("GET", f"{self._path}/network")).json()
+        return None if answer is None else decode(NetworkPolicy, answer)
+
+    def set_network(self, policy: NetworkPolicy) -> NetworkPolicy:
+        """Has it reach this and nothing else, at once: connections that are not allowed any more are broken off.
+
+        Only a sandbox that was made with a network has one.
+        """
+        response = self._connection.request(
+            "PUT", f"{self._path}/network", body=body(**{"x": policy})["x"], is_repeatable=True
+        )
+        return decode(NetworkPolicy, response.json())
+
     def events(self, *, after: int | None = None) -> Iterator[Event | Missed]:
         """Iterates what happens to it, from now on or behind the event of this number."""
         return follow(self._connection, after=after, sandbox=self.id)
@@ -150,6 +166,7 @@ class Sandbox:
         keep_bytes: int | None = None,
         on_disconnect: str | None = None,
         name: str | None = None,
+        approval_timeout: float | None = None,
         check: bool = False,
         on_stdout: Callable[[bytes], object] | None = None,
         on_stderr: Callable[[bytes], object] | None = None,
@@ -161,6 +178,9 @@ class Sandbox:
         is `input`. `on_stdout` and `on_stderr` are called with output as it comes. With `check`, `CommandFailed` is
         raised unless it exits with 0. It is never run twice, also where connections break; if nobody knows how it
         ended, `Lost` is raised.
+
+        One that has to be approved (`exec_ask`) waits for somebody who decides, half a minute or, if that is longer,
+        `approval_timeout` seconds. Then `ApprovalPending` is raised, or before `ApprovalDenied` or `ApprovalExpired`.
         """
         is_told = input is not None or on_stdout is not None or on_stderr is not None
         request = start_exec(
@@ -178,10 +198,10 @@ class Sandbox:
             name=name,
         )
         if is_told:
-            started = self.execs.start_as(request)
+            started = self.execs.start_as(request, approval_timeout)
             result = self.execs.run_told(started, input, on_stdout, on_stderr)
         else:
-            result = self.execs.run(request)
+            result = self.execs.run(request, approval_timeout)
         if check and not result.ok:
             raise errors.CommandFailed(result)
         return result
