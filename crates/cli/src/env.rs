@@ -37,7 +37,7 @@ variables! {
     ATOLL_DNS: "DNS servers that look up what sandboxes reach, as ADDRESS or ADDRESS:PORT with commas between; else those of the system";
     ATOLL_STATE: "the state directory of `atoll serve` and of secrets, where --state names none. Only an absolute path counts";
     ATOLL_START_SERVER: "1 has commands start a private server if none runs, as --start-server does";
-    SSL_CERT_FILE: "certificates of the authorities by which hosts are known that sandboxes reach; else the system's own";
+    SSL_CERT_FILE: "certificates of the authorities by which hosts are known that sandboxes reach, and which programs inside trust as well; else the system's own";
     TERM: "what `atoll exec -t` and `atoll shell` tell the command about the terminal; `atoll run` asks without any sequences where it is `dumb`";
     NOTIFY_SOCKET: "whom `atoll serve` tells that it is ready, as systemd asks for";
     PATH: "where `atoll doctor` looks for runsc and criu";

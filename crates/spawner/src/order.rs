@@ -54,9 +54,20 @@ pub struct Order {
     /// have. The network is not captured where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<Vec<u16>>,
-    /// The certificate of an authority, in PEM, that programs are to trust beside the image's.
+    /// Whom programs are to trust beside those that the image trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate: Option<String>,
+    pub trust: Option<Trust>,
+}
+
+/// Authorities that programs trust.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trust {
+    /// The certificate of the sandbox's own, in PEM.
+    pub certificate: String,
+    /// A file of the host with certificates of others, in place of the image's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roots: Option<Octets>,
 }
 
 /// The root file system.

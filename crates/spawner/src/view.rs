@@ -1,8 +1,8 @@
 //! What the commands of a sandbox see and may write, from its order.
 
-use crate::order::{self, Failed, Image, Layers, Order};
+use crate::order::{self, Failed, Image, Layers, Order, Trust};
 use atoll_jail::confine::Confinement;
-use atoll_jail::host;
+use atoll_jail::host::{self, Stack, Trusted};
 use atoll_jail::spec::{Access, Entry, Kind, Lower, Source, Spec, User, What};
 use std::path::{Path, PathBuf};
 
@@ -53,13 +53,16 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
         view.push(Entry::new(at, What::Bind { source, kind: Kind::Directory, access }));
         writable.push(at.to_owned());
     }
-    if let Some(certificate) = &order.certificate {
-        view.extend(host::trust(&etc(order), None, certificate));
-    }
     if let Image::Directory(root) = &order.image {
         let places: Vec<PathBuf> = view.iter().map(|entry| entry.at.clone()).collect();
         let shown = host::image(root.as_path(), &places);
         view.extend(shown.map_err(|error| Failed::new("image", &error, 0))?);
+    }
+    if let Some(trust) = &order.trust {
+        let root = writable_root.map(|layers| of_layers(Path::new("/"), layers));
+        let overlays = order.overlays.iter().map(|one| of_layers(one.at.as_path(), &one.layers));
+        let stacks: Vec<Stack<'_>> = root.into_iter().chain(overlays).collect();
+        view.extend(host::trust(&view, &stacks, order.directory.as_path(), &trusted(trust)));
     }
     if writable_root.is_some() {
         // What is not to be written is a mount of its own that cannot be, or of no id inside.
@@ -97,14 +100,14 @@ pub(crate) fn confinement(writable: Vec<PathBuf>, has_root: bool) -> Confinement
 
 const ETC: &str = "/etc";
 
-/// Where the sandbox's `/etc` is on the host, before anything was written to it.
-fn etc(order: &Order) -> PathBuf {
-    match (&order.etc, &order.image) {
-        (Some(etc), _) => etc.as_path().to_owned(),
-        (None, Image::Host) => ETC.into(),
-        (None, Image::Directory(root)) => root.as_path().join("etc"),
-        (None, Image::Writable(layers)) => topmost(layers, ETC),
-    }
+fn of_layers<'a>(at: &'a Path, layers: &'a Layers) -> Stack<'a> {
+    let lowers = layers.lowers.iter().rev().map(|lower| lower.path.as_path());
+    Stack { at, layers: [layers.upper.as_path()].into_iter().chain(lowers).collect() }
+}
+
+fn trusted(trust: &Trust) -> Trusted<'_> {
+    let named = trust.roots.as_ref().and_then(|path| std::fs::read(path.as_path()).ok());
+    Trusted { named, certificate: &trust.certificate }
 }
 
 /// What every sandbox has of its own.
@@ -124,13 +127,6 @@ fn own(order: &Order) -> Vec<Entry> {
         view.retain(|entry| !matches!(entry.what, What::Link { .. }));
     }
     view
-}
-
-/// The uppermost layer's that has it.
-fn topmost(layers: &Layers, path: &str) -> PathBuf {
-    let below = path.trim_start_matches('/');
-    let mut found = layers.lowers.iter().rev().map(|lower| lower.path.as_path().join(below));
-    found.find(|path| path.is_dir()).unwrap_or_else(|| path.into())
 }
 
 /// Root mounts it outside, where directories can be renamed and owners be mapped.

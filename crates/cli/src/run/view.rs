@@ -6,9 +6,8 @@ use super::repository::Repository;
 use crate::gateway::host::named_roots;
 use crate::policy::ignore::Hidden;
 use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
-use atoll_egress::tls::java_store;
 use atoll_jail::confine::Confinement;
-use atoll_jail::host::{self, ImageError};
+use atoll_jail::host::{self, ImageError, Trusted};
 use atoll_jail::spec::{Access, Entry, Kind, Lower, Source, Spec, What};
 use atoll_store::secret::Value;
 use atoll_store::session::Session;
@@ -164,16 +163,13 @@ pub(crate) fn build(given: &Given<'_>) -> Result<View, ImageError> {
         let content = value.as_bytes().to_vec();
         view.push(Entry::new(at, What::File { content, mode: 0o400 }));
     }
-    if let Some(certificate) = given.certificate {
-        view.extend(host::trust(given.etc, named_roots(), certificate));
-    }
     if let System::Image(root) = given.system {
         let places: Vec<PathBuf> = view.iter().map(|entry| entry.at.clone()).collect();
         view.extend(host::image(root, &places)?);
     }
     if let Some(certificate) = given.certificate {
-        let store = |kept: &[u8]| java_store(kept, named_roots().as_deref(), certificate);
-        view.extend(host::java_trust(&view, given.home, store));
+        let trusted = Trusted { named: named_roots(), certificate };
+        view.extend(host::trust(&view, &[], given.home, &trusted));
     }
     // Late trees come in the order of the plan, which sorts by place.
     view.sort_by(|a, b| a.at.cmp(&b.at));

@@ -94,7 +94,8 @@ pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
         .map_err(|error| {
             CliError::new(format!("cannot use the state directory {}", places.state.display()))
                 .because(error)
-        })?;
+        })?
+        .trusting(crate::env::SSL_CERT_FILE.path());
     capacity::without_core();
     let sockets = tcp.len() + previews_tcp.len() + 1;
     let capacity = Capacity::of(capacity::raise(), sockets, wanted.sandboxes_max)?;

@@ -7,14 +7,12 @@
 
 mod authority;
 mod hello;
-mod java;
 mod open;
 mod replayed;
 mod upstream;
 
 pub use authority::{Authority, AuthorityError};
 pub use hello::{First, FirstError, HelloLimits, first, first_of};
-pub use java::java_store;
 pub use open::{OpenError, Opened, open};
 pub use replayed::Replayed;
 pub use upstream::{ConnectError, Offer, Upstream};

@@ -1,5 +1,7 @@
 //! Certificates of authorities that programs inside trust beside those of the system.
 
+use super::java;
+use super::seen::{Seen, Stack};
 use crate::spec::{Entry, What};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,32 +57,44 @@ impl Trust {
     }
 }
 
-/// The certificates that programs are to trust, of which `certificate` is the sandbox's own, and
-/// the same over every bundle in `etc`: some programs ask no variable where to look. `named` is in
-/// place of the system's, if the user has named some.
+/// Whom programs are to trust.
+#[derive(Debug)]
+pub struct Trusted<'a> {
+    /// Those that the user has named in place of the system's, in PEM.
+    pub named: Option<Vec<u8>>,
+    /// The sandbox's own, in PEM.
+    pub certificate: &'a str,
+}
+
+/// What comes to a view that is whole otherwise for programs in it to trust these: bundles of
+/// certificates, which also lie over every one that the view has, and the same for the stores of
+/// Java's runtimes, since some programs ask no variable where to look. `stacks` is what can be
+/// written in it, or behind it.
 #[must_use]
-pub fn trust(etc: &Path, named: Option<Vec<u8>>, certificate: &str) -> Vec<Entry> {
-    let kept = |at: &&str| {
-        let below = Path::new(at).strip_prefix("/etc").ok()?;
-        // A link leads to another one of them.
-        let path = etc.join(below);
-        path.symlink_metadata().is_ok_and(|found| found.is_file()).then_some(path)
-    };
-    let system = || BUNDLES.iter().find_map(kept).and_then(|path| fs::read(path).ok());
+pub fn trust(
+    view: &[Entry],
+    stacks: &[Stack<'_>],
+    home: &Path,
+    trusted: &Trusted<'_>,
+) -> Vec<Entry> {
+    let seen = Seen { view, stacks };
+    // A link leads to another one of them.
+    let has = |at: &&&str| seen.file(Path::new(at)).is_some();
+    let system = || BUNDLES.iter().find_map(|at| seen.read(Path::new(at)));
     // An image without any may have programs that bring theirs, and are led away from them.
     let host = || BUNDLES.iter().find_map(|path| fs::read(path).ok());
-    let is_named = named.is_some();
-    let mut bundle = named.or_else(system).or_else(host).unwrap_or_default();
+    let mut bundle = trusted.named.clone().or_else(system).or_else(host).unwrap_or_default();
     if !bundle.is_empty() && !bundle.ends_with(b"\n") {
         bundle.push(b'\n');
     }
-    bundle.extend(certificate.as_bytes());
+    let certificate = trusted.certificate.as_bytes();
+    bundle.extend(certificate);
     // Who has others built in learns of those that the user has named here.
-    let own = if is_named { bundle.clone() } else { certificate.as_bytes().to_vec() };
-    let twins = BUNDLES.iter().filter(|at| kept(at).is_some()).map(|at| {
+    let own = if trusted.named.is_some() { bundle.clone() } else { certificate.to_vec() };
+    let twins = BUNDLES.iter().filter(has).map(|at| {
         let of = PathBuf::from(TRUST.bundle);
         Entry::new(*at, What::Twin { of })
     });
     let own = [Entry::file(TRUST.own, own), Entry::file(TRUST.bundle, bundle)];
-    own.into_iter().chain(twins).collect()
+    own.into_iter().chain(twins).chain(java::stores(seen, home, trusted)).collect()
 }

@@ -96,7 +96,7 @@ impl Host {
             open_files: Some(256),
             processes: None,
             capture: None,
-            certificate: None,
+            trust: None,
         }
     }
 

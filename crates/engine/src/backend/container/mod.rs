@@ -58,6 +58,8 @@ pub struct Container {
     spawner: Spawner,
     layout: Layout,
     identities: Identities,
+    /// A file with the certificates of authorities that are trusted in place of an image's.
+    roots: Option<PathBuf>,
     /// Why the root file system of an image can only be read, if so.
     writable_root: Result<(), String>,
 }
@@ -82,7 +84,14 @@ impl Container {
         let spawner =
             Spawner::start(spawner, Some(lock)).map_err(host::call("start the spawner"))?;
         let writable_root = atoll_jail::features::writable_root(places.state());
-        Ok(Self { places, spawner, layout, identities, writable_root })
+        Ok(Self { places, spawner, layout, identities, roots: None, writable_root })
+    }
+
+    /// Has sandboxes with a network trust the authorities whose certificates are in a file, in PEM,
+    /// in place of those that their image trusts.
+    #[must_use]
+    pub fn trusting(self, roots: Option<PathBuf>) -> Self {
+        Self { roots, ..self }
     }
 
     /// The control group of a sandbox, if there is one.
@@ -146,8 +155,8 @@ impl Backend for Container {
         if !self.places.is_whole(id) {
             return Err(BackendError::NotFound { id });
         }
-        let mut order =
-            order::order(&self.places, id, spec, self.identities.of(id, &self.places)?)?;
+        let ids = self.identities.of(id, &self.places)?;
+        let mut order = order::order(&self.places, id, spec, ids, self.roots.as_deref())?;
         self.places.clear_socket(id)?;
         let group = host::make_group(&self.layout, id, &spec.limits)?;
         // A process that is moved there waits for the whole machine, for some ms.

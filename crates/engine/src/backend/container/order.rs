@@ -9,7 +9,7 @@ use crate::error::chain;
 use atoll_api::id::SandboxId;
 use atoll_jail::host::Account;
 use atoll_protocol::octets::Octets;
-use atoll_spawner::order::{Bind, Image, Order, Root};
+use atoll_spawner::order::{Bind, Image, Order, Root, Trust};
 use atoll_store::image::Limits;
 use rustix::io::Errno;
 use std::error::Error;
@@ -123,12 +123,13 @@ fn shown(
 }
 
 /// The order for a sandbox that [`Backend::create`](crate::backend::Backend::create)
-/// has made.
+/// has made. `roots` is a file of certificates that are trusted in place of the image's.
 pub(super) fn order(
     places: &Places,
     id: SandboxId,
     spec: &Spec,
     ids: Ids,
+    roots: Option<&Path>,
 ) -> Result<Order, BackendError> {
     let (image, etc) = shown(places, id, &spec.image)?;
     let mut environment = vec![
@@ -143,6 +144,8 @@ pub(super) fn order(
     let own = spec.env.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     environment.retain(|(name, _)| !spec.env.0.contains_key(*name));
     environment.extend(own);
+    let roots = roots.map(octets).transpose()?;
+    let trust = spec.certificate.clone().map(|certificate| Trust { certificate, roots });
     Ok(Order {
         socket: octets(&places.socket(id))?,
         image,
@@ -164,7 +167,7 @@ pub(super) fn order(
         // An ordinary server's own processes would count too.
         processes: rustix::process::geteuid().is_root().then_some(PROCESSES),
         capture: spec.capture.clone(),
-        certificate: spec.certificate.clone(),
+        trust,
     })
 }
 

@@ -3,8 +3,8 @@
 //! Source: `sun.security.provider.JavaKeyStore` of OpenJDK, whose format this is ("JKS"); its
 //! runtimes of every version read it, under whatever name.
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use sha1::{Digest as _, Sha1};
 
 const MAGIC: [u8; 4] = 0xfeed_feed_u32.to_be_bytes();
@@ -22,8 +22,7 @@ const X509: [u8; 12] = [0x06, 0x0a, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x
 /// has `named` some, in PEM too, those are in place of the ones in `kept`.
 ///
 /// Of a store that is encrypted nothing is known; then `None`, as of what is no store.
-#[must_use]
-pub fn java_store(kept: &[u8], named: Option<&[u8]>, own: &str) -> Option<Vec<u8>> {
+pub(super) fn store(kept: &[u8], named: Option<&[u8]>, own: &str) -> Option<Vec<u8>> {
     let (mut count, mut entries) = match (named, jks(kept)) {
         (Some(named), _) => listed("named", &parsed(named)),
         (None, Some((count, entries))) => (count, entries.to_vec()),
@@ -115,16 +114,16 @@ fn sealed(count: usize, entries: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn pem(bytes: &[u8]) -> String {
+    pub(in crate::host) fn pem(bytes: &[u8]) -> String {
         use base64::Engine as _;
         let text = base64::engine::general_purpose::STANDARD.encode(bytes);
         format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
     }
 
-    fn bags(certificates: &[&[u8]]) -> Vec<u8> {
+    pub(in crate::host) fn bags(certificates: &[&[u8]]) -> Vec<u8> {
         let mut store = b"\x30\x82\x10\x00".to_vec();
         for certificate in certificates {
             let length = u16::try_from(certificate.len()).unwrap();
@@ -139,19 +138,19 @@ mod tests {
     fn what_was_kept_stays_and_the_own_one_comes_to_it() {
         let long = [7; 300];
         let own = pem(b"own");
-        let first = java_store(&bags(&[b"first", &long]), None, &own).unwrap();
+        let first = store(&bags(&[b"first", &long]), None, &own).unwrap();
         let (count, entries) = jks(&first).unwrap();
         assert_eq!(count, 3);
         for certificate in [&b"first"[..], &long] {
             assert!(memchr::memmem::find(entries, certificate).is_some());
         }
         assert!(entries.ends_with(b"X.509\x00\x00\x00\x03own"));
-        let second = java_store(&first, None, &pem(b"new")).unwrap();
+        let second = store(&first, None, &pem(b"new")).unwrap();
         let (count, more) = jks(&second).unwrap();
         assert_eq!(count, 4);
         assert!(more.starts_with(entries) && more.ends_with(b"new"));
         let named = [pem(b"a"), "and text\n".to_owned(), pem(b"b")].concat();
-        let third = java_store(&first, Some(named.as_bytes()), &own).unwrap();
+        let third = store(&first, Some(named.as_bytes()), &own).unwrap();
         let (count, other) = jks(&third).unwrap();
         assert_eq!(count, 3);
         assert!(memchr::memmem::find(other, b"first").is_none());
@@ -160,10 +159,10 @@ mod tests {
     #[test]
     fn what_is_no_store_is_not_taken_for_an_empty_one() {
         let own = pem(b"own");
-        let whole = java_store(&bags(&[b"first"]), None, &own).unwrap();
+        let whole = store(&bags(&[b"first"]), None, &own).unwrap();
         let endless = [&X509[..], &[0xa0, 0x84, 0xff, 0xff, 0xff, 0xff]].concat();
         for odd in [&b""[..], b"-----BEGIN", &whole[..30], &endless, &bags(&[b"x"])[..20]] {
-            assert_eq!(java_store(odd, None, &own), None, "{odd:?}");
+            assert_eq!(store(odd, None, &own), None, "{odd:?}");
         }
     }
 }
