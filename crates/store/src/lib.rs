@@ -1,4 +1,4 @@
-//! Layers, images, the changes of a review workspace, and secrets.
+//! Layers, images, trees of files, the changes of a review workspace, and secrets.
 
 pub mod apply;
 pub mod changes;
@@ -12,9 +12,11 @@ pub mod risk;
 pub mod room;
 pub mod secret;
 pub mod session;
+pub mod tree;
 pub mod view;
 
 mod beneath;
+mod content;
 mod overlay;
 mod remove;
 mod shelf;

@@ -77,6 +77,9 @@ pub(crate) struct Stamp {
     pub(crate) gid: u32,
     pub(crate) rdev: u64,
     pub(crate) size: u64,
+    /// What it takes on the disk, in blocks of 512 bytes.
+    pub(crate) blocks: u64,
+    pub(crate) atime: Time,
     pub(crate) mtime: Time,
     pub(crate) ctime: Time,
 }
@@ -126,6 +129,8 @@ impl From<Stat> for Stamp {
             gid: stat.st_gid,
             rdev: stat.st_rdev as u64,
             size: stat.st_size as u64,
+            blocks: stat.st_blocks as u64,
+            atime: Time { sec: stat.st_atime, nsec: stat.st_atime_nsec as u32 },
             mtime: Time { sec: stat.st_mtime, nsec: stat.st_mtime_nsec as u32 },
             ctime: Time { sec: stat.st_ctime, nsec: stat.st_ctime_nsec as u32 },
         }

@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "this crate exists to hold the unsafe calls")]
 
 pub mod accept;
+pub mod btrfs;
 pub mod caps;
 pub mod capture;
 pub mod clone;
@@ -27,3 +28,4 @@ pub mod signals;
 pub mod socket;
 pub mod startup;
 pub mod tty;
+pub mod writeback;

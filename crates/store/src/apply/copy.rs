@@ -1,76 +1,11 @@
-//! Copies one file exactly, holes included.
+//! Gives a copy the owner, attributes and times of what it was copied from.
 
-use crate::changes::compare::next_data;
 use crate::node::{Stamp, Time};
 use crate::xattr::{self, Xattrs};
-use rustix::fs::{AtFlags, Gid, SeekFrom, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, Gid, Timespec, Timestamps, Uid};
 use rustix::io::{Errno, Result};
 use std::ffi::OsStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
-
-/// Copies `size` bytes. Shares the blocks where the file system can.
-pub(super) fn copy_content(from: &OwnedFd, to: &OwnedFd, size: u64) -> Result<()> {
-    if rustix::fs::ioctl_ficlone(to, from).is_ok() {
-        return Ok(());
-    }
-    rustix::fs::ftruncate(to, size)?;
-    let mut at = 0;
-    loop {
-        let start = next_data(from, at, size)?;
-        if start >= size {
-            return Ok(());
-        }
-        at = match rustix::fs::seek(from, SeekFrom::Hole(start)) {
-            Ok(end) => end.clamp(start + 1, size),
-            Err(Errno::INVAL | Errno::NXIO) => size,
-            Err(error) => return Err(error),
-        };
-        copy_range(from, to, start, at)?;
-    }
-}
-
-fn copy_range(from: &OwnedFd, to: &OwnedFd, mut at: u64, end: u64) -> Result<()> {
-    while at < end {
-        let (mut read, mut written) = (at, at);
-        let length = usize::try_from(end - at).unwrap_or(usize::MAX).min(1 << 30);
-        match rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut written), length) {
-            // The file became shorter.
-            Ok(0) => return Ok(()),
-            Ok(count) => at += count as u64,
-            Err(Errno::INTR) => {}
-            // Other file systems, or a kernel that does not copy between them.
-            Err(Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::IO) => {
-                return copy_by_hand(from, to, at, end);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-fn copy_by_hand(from: &OwnedFd, to: &OwnedFd, mut at: u64, end: u64) -> Result<()> {
-    let mut buffer = vec![0; 256 * 1024];
-    while at < end {
-        let most = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
-        let mut chunk = match rustix::io::pread(from, &mut buffer[..most], at) {
-            Ok(0) => return Ok(()),
-            Ok(count) => &buffer[..count],
-            Err(Errno::INTR) => continue,
-            Err(error) => return Err(error),
-        };
-        while !chunk.is_empty() {
-            match rustix::io::pwrite(to, chunk, at) {
-                Ok(count) => {
-                    chunk = &chunk[count..];
-                    at += count as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    Ok(())
-}
 
 /// Gives `name` in `dir` the owner of the session's version: as root the exact
 /// one, else the group if it is one of ours.

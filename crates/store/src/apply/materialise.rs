@@ -134,7 +134,7 @@ fn copy_in(view: &View, stage: BorrowedFd<'_>, path: &Path, wanted: &Wanted) -> 
             let from = open_wanted(view, path, wanted)?;
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let to = rustix::fs::openat(stage, NEW, flags, Mode::RUSR | Mode::WUSR)?;
-            copy::copy_content(&from, &to, stamp.size)?;
+            crate::content::copy(&from, &to, stamp.size)?;
             copy::set_owner(stage, OsStr::new(NEW), stamp)?;
             copy::set_attributes(&to, &wanted_xattrs(view, path, wanted)?, stamp.mode)?;
         }

@@ -225,7 +225,7 @@ impl Stage {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let to = rustix::fs::openat(dir, slot, flags, Mode::RUSR | Mode::WUSR)?;
-        copy::copy_content(&from, &to, stamp.size)?;
+        crate::content::copy(&from, &to, stamp.size)?;
         let now = beneath::stamp(&from)?;
         if !now.same_content_as(stamp) {
             // It was written to while we read: no version that ever was.

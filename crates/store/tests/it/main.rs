@@ -12,3 +12,4 @@ mod links;
 mod secret;
 mod session;
 mod support;
+mod tree;
