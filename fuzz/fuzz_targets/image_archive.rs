@@ -3,7 +3,10 @@
 //! Checksums of headers are put right first, or hardly any input would get past them.
 #![no_main]
 
+use atoll_store::digest::Digest;
 use atoll_store::image::{Limits, unpack};
+use atoll_store::layer::{Expected, Layers};
+use atoll_store::room::{Quota, Room};
 use libfuzzer_sys::fuzz_target;
 use rustix::fs::{Mode, OFlags};
 use std::os::fd::AsFd as _;
@@ -22,13 +25,30 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(report) = unpack(with_checksums(bytes).as_slice(), directory.as_fd(), &LIMITS) {
         assert!(report.entries <= LIMITS.entries && report.bytes <= LIMITS.bytes);
     }
+    let layers = add_as_layer(base.path(), &with_checksums(bytes));
     assert_eq!(std::fs::read(&outside).unwrap(), b"untouched");
     let mut names: Vec<_> =
         std::fs::read_dir(base.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["outside", "root"]);
+    assert_eq!(names, ["layers", "outside", "root"]);
     check_modes(&root);
+    layers.iter().for_each(|tree| check_modes(tree));
 });
+
+/// The same as a layer, which is there whole or not at all.
+fn add_as_layer(base: &Path, bytes: &[u8]) -> Option<PathBuf> {
+    let layers = Layers::open(base).unwrap();
+    let diff_id = Digest::of(bytes);
+    let expected = Expected { diff_id, packed: None };
+    let pin = layers.pin(&[diff_id]).unwrap();
+    let quota = Quota { free_bytes: 0, images_bytes: None };
+    let room = Room::new(base, quota, 0).unwrap();
+    let added = layers.add(&pin, bytes, &expected, &LIMITS, &room).is_ok();
+    assert_eq!(layers.list().unwrap().len(), usize::from(added));
+    let chain = layers.chain(&[diff_id]).ok()?;
+    chain.names(Path::new("")).unwrap();
+    Some(layers.tree(&diff_id))
+}
 
 /// Nothing that was unpacked gives anybody privileges.
 fn check_modes(directory: &Path) {

@@ -1,12 +1,15 @@
 //! Layers, images, trees of files, the changes of a review workspace, and secrets.
 
 pub mod apply;
+pub mod catalog;
 pub mod changes;
 pub mod digest;
 pub mod escape;
 pub mod image;
+pub mod import;
 pub mod layer;
 pub mod node;
+pub mod oci;
 pub mod pack;
 pub mod risk;
 pub mod room;

@@ -4,11 +4,13 @@ use super::unpack::{Limits, UnpackError};
 use sha2::{Digest as _, Sha256};
 use std::cell::Cell;
 use std::error::Error;
+use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
+use std::os::unix::fs::FileExt as _;
 use std::rc::Rc;
 
 /// Enough of an archive to tell how it is compressed.
-const START: u64 = 8;
+const START: usize = 8;
 
 enum Compression {
     None,
@@ -31,8 +33,15 @@ fn compression(start: &[u8]) -> Compression {
     }
 }
 
+/// Whether an archive is not compressed at all; it is read from its start afterwards.
+pub(crate) fn is_plain(file: &File) -> io::Result<bool> {
+    let mut start = [0; START];
+    let count = file.read_at(&mut start, 0)?;
+    Ok(matches!(compression(&start[..count]), Compression::None))
+}
+
 /// What an archive holds when it is decompressed.
-pub(super) struct Input<'r> {
+pub(crate) struct Input<'r> {
     inner: Box<dyn Read + 'r>,
     /// Bytes taken of the archive's file.
     taken: Rc<Cell<u64>>,
@@ -42,9 +51,13 @@ pub(super) struct Input<'r> {
 }
 
 impl<'r> Input<'r> {
-    pub(super) fn open(mut reader: impl Read + 'r, limits: Limits) -> Result<Self, UnpackError> {
+    pub(crate) fn open(mut reader: impl Read + 'r, limits: Limits) -> Result<Self, UnpackError> {
         let mut start = Vec::new();
-        reader.by_ref().take(START).read_to_end(&mut start).map_err(UnpackError::from_read)?;
+        reader
+            .by_ref()
+            .take(START as u64)
+            .read_to_end(&mut start)
+            .map_err(UnpackError::from_read)?;
         let compression = compression(&start);
         let taken = Rc::new(Cell::new(0));
         let counted = Counted { inner: Cursor::new(start).chain(reader), taken: Rc::clone(&taken) };
@@ -103,7 +116,7 @@ pub(crate) struct SourceFailed(#[source] pub(crate) io::Error);
 impl UnpackError {
     /// Sorts failures of reading, which come through the decompressor and the
     /// tar reader as errors of one type.
-    pub(super) fn from_read(error: io::Error) -> Self {
+    pub(crate) fn from_read(error: io::Error) -> Self {
         match cause::<OverLimit>(&error) {
             Some(OverLimit::Bytes(limit)) => return Self::TooLarge { limit: *limit },
             Some(OverLimit::Ratio(ratio)) => return Self::TooDense { ratio: *ratio },

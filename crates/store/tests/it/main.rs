@@ -6,6 +6,7 @@ mod changes;
 mod conflicts;
 mod hostile;
 mod image;
+mod import;
 mod kill;
 mod layer;
 mod links;
