@@ -8,7 +8,7 @@ use atoll_api::policy::NetworkMode;
 use atoll_api::secret::SecretName;
 use atoll_egress::address::{Reach, reach};
 use atoll_egress::policy::{Action, Layer, Policy, Protocol, Rule, RuleError, Target, preset};
-use atoll_egress::secret::{Form, FormError};
+use atoll_egress::secret::{CarryError, Form, FormError};
 use std::error::Error as _;
 use std::net::IpAddr;
 
@@ -70,6 +70,14 @@ pub enum NetworkProblem {
     /// There is none of this name.
     #[error("there is no secret {0}")]
     NoSecret(SecretName),
+    /// No request can carry its value so.
+    #[error("the secret {name} cannot be used: {why}")]
+    Unusable {
+        /// Its name.
+        name: SecretName,
+        /// Why.
+        why: CarryError,
+    },
     /// No place in a request for a secret.
     #[error(transparent)]
     Form(FormError),

@@ -7,12 +7,11 @@ use crate::serve::places::Places;
 use atoll_api::policy::{Network as Said, SecretBinding};
 use atoll_api::secret::SecretName;
 use atoll_egress::control::Binding;
-use atoll_egress::secret::{Injection, Secret};
+use atoll_egress::secret::{Secret, carried};
 use atoll_engine::secrets::stored_name;
 use atoll_store::secret::{Secrets, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Where files with secrets may be: a place of the sandbox's own, which is gone with it and was
 /// never on a disk.
@@ -34,15 +33,11 @@ pub(super) fn bindings(
         let SecretBinding::Injected { env, .. } = &secret.value else { continue };
         let failed = |why: String| unusable(name, why);
         let value = stored(name)?;
-        let value = std::str::from_utf8(value.as_bytes())
-            .map_err(|_| failed("it is not text, so that no request can carry it".to_owned()))?;
+        // What the gateway would not take is told before anything runs.
+        let value =
+            carried(value.as_bytes(), &placed.form).map_err(|error| failed(error.to_string()))?;
         let placeholder =
             Secret::placeholder_for(name.as_str()).map_err(|error| failed(error.to_string()))?;
-        // What the gateway would not take is told before anything runs.
-        let secret = Secret::new(name.as_str(), value.as_bytes().to_vec(), placeholder.as_str())
-            .map_err(|error| failed(error.to_string()))?;
-        Injection::new(Arc::new(secret), placed.form.clone())
-            .map_err(|error| failed(error.to_string()))?;
         if let Some(variable) = env {
             placeholders.insert(variable.clone(), placeholder.clone());
         }

@@ -52,6 +52,32 @@ pub enum SecretError {
     Random,
 }
 
+/// Why a value cannot go along with requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CarryError {
+    /// Not UTF-8.
+    #[error("it is not text, so that no request can carry it")]
+    NotText,
+    /// No secret.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// Not in this form.
+    #[error(transparent)]
+    Injection(#[from] InjectionError),
+}
+
+/// A value as text, if requests can carry it in this form.
+///
+/// # Errors
+///
+/// See [`CarryError`].
+pub fn carried<'a>(value: &'a [u8], form: &Form) -> Result<&'a str, CarryError> {
+    let text = std::str::from_utf8(value).map_err(|_| CarryError::NotText)?;
+    let secret = Secret::new("", value.to_vec(), "-".repeat(PLACEHOLDER_BYTES_MIN))?;
+    Injection::new(Arc::new(secret), form.clone())?;
+    Ok(text)
+}
+
 impl Secret {
     /// A secret of some name.
     ///

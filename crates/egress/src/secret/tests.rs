@@ -60,6 +60,19 @@ fn what_is_no_secret_is_said() {
 }
 
 #[test]
+fn what_no_request_can_carry_is_known_before_it_is_sent() {
+    let query: Form = "query:key".parse().unwrap();
+    for (value, form, error) in [
+        (b"\xff not text".as_slice(), &query, CarryError::NotText),
+        (b"short", &query, CarryError::Secret(SecretError::Length)),
+        (b"a line\nand another", &Form::Bearer, InjectionError::NotAHeader.into()),
+    ] {
+        assert_eq!(carried(value, form), Err(error));
+    }
+    assert_eq!(carried(b"a line\nand another", &query), Ok("a line\nand another"));
+}
+
+#[test]
 fn a_value_is_never_shown() {
     let injection = github("bearer");
     let mut headers = HeaderMap::new();

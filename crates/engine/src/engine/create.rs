@@ -16,6 +16,7 @@ use atoll_api::id::{ID_BYTES, SandboxId};
 use atoll_api::network::NetworkPolicy;
 use atoll_api::sandbox::{CreateSandbox, InvalidRequest, Sandbox, Stage, State, Timeline};
 use atoll_api::service::{Ready, Service};
+use atoll_egress::secret::carried;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::watch;
@@ -210,7 +211,7 @@ fn network(shared: &Shared, request: &CreateSandbox) -> Result<Option<Remembered
     Remembered::new(policy.clone(), &understood).map(Some).map_err(CreateError::Prepare)
 }
 
-/// Understands a policy, and looks whether the secrets that it names are kept.
+/// Understands a policy, and looks whether the secrets that it names are kept, and can be used so.
 pub(crate) fn network_can_be(
     shared: &Shared,
     policy: &NetworkPolicy,
@@ -218,12 +219,20 @@ pub(crate) fn network_can_be(
     let understood = crate::network::policy(policy)?;
     let secrets = &shared.oversight.secrets;
     for (index, secret) in policy.secrets.iter().enumerate() {
-        // What cannot be read is told of when it is used.
-        if matches!(secrets.get(&stored_name(&secret.name)), Ok(None)) {
-            let field = format!("network.secrets.{index}.name");
-            let problem = NetworkProblem::NoSecret(secret.name.clone());
-            return Err(NetworkError { field, problem });
-        }
+        let (name, bound) = (secret.name.clone(), understood.secrets());
+        let problem = match secrets.get(&stored_name(&name)) {
+            Ok(None) => NetworkProblem::NoSecret(name),
+            Ok(Some(value)) => {
+                let Some(bound) = bound.iter().find(|bound| bound.name == name) else { continue };
+                match carried(value.as_bytes(), &bound.form) {
+                    Ok(_) => continue,
+                    Err(why) => NetworkProblem::Unusable { name, why },
+                }
+            }
+            // What cannot be read is told of when it is used.
+            Err(_) => continue,
+        };
+        return Err(NetworkError { field: format!("network.secrets.{index}.name"), problem });
     }
     Ok(understood)
 }

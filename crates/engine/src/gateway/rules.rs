@@ -7,7 +7,7 @@ use atoll_api::network::NetworkPolicy;
 use atoll_api::policy::NetworkMode;
 use atoll_egress::control::{Binding, Budgets, LayerText, RuleText, Rules};
 use atoll_egress::gateway::proxy_variables;
-use atoll_egress::secret::{Secret, SecretError};
+use atoll_egress::secret::{Secret, SecretError, carried};
 use atoll_jail::host::TRUST;
 use atoll_store::secret::Secrets;
 use std::collections::BTreeMap;
@@ -21,8 +21,8 @@ pub(crate) fn placeholders(network: &Network) -> Result<Placeholders, SecretErro
     named.map(|name| Ok((name.to_owned(), Secret::placeholder_for(name)?))).collect()
 }
 
-/// The rules, with the secrets as they are now. One that is not kept is not sent, and whoever
-/// sends its placeholder is refused.
+/// The rules, with the secrets as they are now. One that is not kept, or that no request can carry,
+/// is not sent, and whoever sends its placeholder is refused.
 pub(crate) fn rules(
     said: &NetworkPolicy,
     network: &Network,
@@ -64,7 +64,13 @@ fn bindings(network: &Network, placeholders: &Placeholders, stored: &Secrets) ->
                 return None;
             }
         };
-        let value = std::str::from_utf8(value.as_bytes()).ok()?.to_owned();
+        let value = match carried(value.as_bytes(), &bound.form) {
+            Ok(value) => value.to_owned(),
+            Err(error) => {
+                tracing::warn!(secret = name, %error, "a secret cannot go along with requests");
+                return None;
+            }
+        };
         Some(Binding {
             name: name.to_owned(),
             value: value.into(),
