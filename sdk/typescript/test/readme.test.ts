@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,7 +16,25 @@ const PACKAGE = fileURLToPath(new URL("../../", import.meta.url));
 
 const readme = readFileSync(join(PACKAGE, "README.md"), "utf8");
 const snippets = [...readme.matchAll(/```ts\n([^]*?)```/g)].map((found) => found[1]!);
-const PRINTED = ["42\n\n", /^line 1\nline 2\nline 3\n2 look/];
+const PRINTED = [
+  "42\n\n",
+  /^line 1\nline 2\nline 3\n2 look/,
+  // Not of what is inside, but of the value.
+  new RegExp(`^atoll_MODEL_KEY_\\w+\\n\\n/v1/models ${sha256("Bearer sk-the-real-value")}\\n\\nelsewhere.example.com not-allowed `),
+  /^exec.ask: git push \* \{ kind: 'exec', argv: \[ 'git', 'push', 'origin', 'main' \] \}\n.*not on a Friday\n$/,
+];
+
+function sha256(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
+
+/** What the README says about a host of the internet, about the one that there is here. */
+function here(snippet: string): string {
+  const { port } = server!.internet;
+  return snippet
+    .replaceAll("api.example.com", `api.example.com:${port}`)
+    .replace("allow: [", `allow: ["127.0.0.1/32:${port}", `);
+}
 
 let server: Server | undefined;
 let folder = "";
@@ -26,7 +45,7 @@ before(async () => {
   mkdirSync(join(folder, "node_modules/@atoll"), { recursive: true });
   symlinkSync(PACKAGE, join(folder, "node_modules/@atoll/sdk"));
   writeFileSync(join(folder, "package.json"), JSON.stringify({ type: "module" }));
-  for (const [index, text] of snippets.entries()) writeFileSync(join(folder, `snippet${index}.ts`), text);
+  for (const [index, text] of snippets.entries()) writeFileSync(join(folder, `snippet${index}.ts`), here(text));
   const typeRoots = [join(PACKAGE, "node_modules/@types")];
   const compilerOptions = { rootDir: ".", outDir: "js", paths: {}, typeRoots };
   writeFileSync(
@@ -46,7 +65,7 @@ test("there are as many snippets as outputs", () => assert.equal(snippets.length
 
 for (const [index, expected] of PRINTED.entries()) {
   test(`snippet ${index}`, async () => {
-    const env = { PATH: process.env.PATH, ATOLL_HOST: server!.host };
+    const env = { PATH: process.env.PATH, ATOLL_HOST: server!.host, MODEL_KEY: "sk-the-real-value" };
     const { stdout, stderr } = await run(process.execPath, [join(folder, `js/snippet${index}.js`)], { env });
     assert.equal(stderr, "");
     if (typeof expected === "string") assert.equal(stdout, expected);
