@@ -2,7 +2,7 @@
 
 use crate::beneath;
 use crate::node::FileKind;
-use rustix::fs::{AtFlags, RenameFlags};
+use rustix::fs::{AtFlags, OFlags, RenameFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,9 @@ use std::path::Path;
 /// Deletes `name` in `dir` with everything in it. That it is not there is fine.
 ///
 /// Directories that are not empty are first moved up into the top one, so that
-/// only ever two levels are worked on, however deep the tree is.
+/// only ever two levels are worked on, however deep the tree is. Nothing but another
+/// subvolume of btrfs can be moved out of one, so a subvolume is cleared where it is; root
+/// just has it deleted.
 ///
 /// # Errors
 ///
@@ -24,28 +26,70 @@ pub fn remove(dir: BorrowedFd<'_>, name: &OsStr) -> Result<()> {
         Err(error) => return Err(error),
     }
     let top = enter(dir, name)?;
-    let mut moved = 0;
+    if is_subvolume(&top)? && is_destroyed(dir, name)? {
+        return Ok(());
+    }
+    let mut moved = Moved::default();
     loop {
-        let names = beneath::names(top.as_fd(), Path::new(""))?;
-        if names.is_empty() {
+        let subvolumes = clear(top.as_fd(), top.as_fd(), &mut moved)?;
+        if subvolumes.is_empty() {
             break;
         }
-        for name in names {
-            if is_removed(top.as_fd(), &name)? {
+        for name in subvolumes {
+            if is_destroyed(top.as_fd(), &name)? {
                 continue;
             }
             let inner = enter(top.as_fd(), &name)?;
-            for below in beneath::names(inner.as_fd(), Path::new(""))? {
-                if !is_removed(inner.as_fd(), &below)? {
-                    // Moving a directory writes its "..".
-                    drop(enter(inner.as_fd(), &below)?);
-                    move_up(inner.as_fd(), &below, top.as_fd(), &mut moved)?;
-                }
-            }
+            clear(inner.as_fd(), top.as_fd(), &mut moved)?;
             rustix::fs::unlinkat(&top, &name, AtFlags::REMOVEDIR)?;
         }
     }
     rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)
+}
+
+/// Deletes what is in `top`, but for subvolumes that are not empty: they are moved to
+/// `aside`, or named where that is the same.
+fn clear(top: BorrowedFd<'_>, aside: BorrowedFd<'_>, moved: &mut Moved) -> Result<Vec<OsString>> {
+    let is_aside = beneath::stamp(top)?.id() == beneath::stamp(aside)?.id();
+    loop {
+        let (mut subvolumes, mut is_empty) = (Vec::new(), true);
+        for name in beneath::names(top, Path::new(""))? {
+            if is_removed(top, &name)? {
+                continue;
+            }
+            let inner = enter(top, &name)?;
+            if is_subvolume(&inner)? {
+                if is_aside {
+                    subvolumes.push(name);
+                } else {
+                    move_up(top, &name, aside, moved)?;
+                }
+                continue;
+            }
+            is_empty = false;
+            for below in beneath::names(inner.as_fd(), Path::new(""))? {
+                if !is_removed(inner.as_fd(), &below)? {
+                    // Moving a directory writes its "..".
+                    drop(enter(inner.as_fd(), &below)?);
+                    move_up(inner.as_fd(), &below, top, moved)?;
+                }
+            }
+            rustix::fs::unlinkat(top, &name, AtFlags::REMOVEDIR)?;
+        }
+        if is_empty {
+            return Ok(subvolumes);
+        }
+    }
+}
+
+fn is_subvolume(dir: &OwnedFd) -> Result<bool> {
+    crate::tree::is_subvolume_root(dir.as_fd())
+}
+
+/// Has the kernel delete a subvolume; says no where it leaves that to us.
+fn is_destroyed(dir: BorrowedFd<'_>, name: &OsStr) -> Result<bool> {
+    let dir = beneath::open(dir, Path::new(""), OFlags::RDONLY | OFlags::DIRECTORY)?;
+    Ok(atoll_sys::btrfs::destroy_subvolume(dir.as_fd(), name).is_ok())
 }
 
 /// Opens a directory after making sure that its mode lets us.
@@ -69,10 +113,19 @@ fn is_removed(dir: BorrowedFd<'_>, name: &OsStr) -> Result<bool> {
     }
 }
 
-fn move_up(from: BorrowedFd<'_>, name: &OsStr, top: BorrowedFd<'_>, moved: &mut u64) -> Result<()> {
+/// How many directories were moved up.
+#[derive(Default)]
+struct Moved(u64);
+
+fn move_up(
+    from: BorrowedFd<'_>,
+    name: &OsStr,
+    top: BorrowedFd<'_>,
+    moved: &mut Moved,
+) -> Result<()> {
     loop {
-        *moved += 1;
-        let to = OsString::from(format!("{moved}"));
+        moved.0 += 1;
+        let to = OsString::from(moved.0.to_string());
         match rustix::fs::renameat_with(from, name, top, &to, RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => {}
             other => return other,

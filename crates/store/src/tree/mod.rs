@@ -21,6 +21,7 @@ mod subvolume;
 pub use copy::{Copied, CopyError, Previous, Step, copy};
 pub use index::Index;
 pub use measure::{MeasureError, Measured, measure};
+pub(crate) use subvolume::is_subvolume_root;
 pub use subvolume::{SubvolumeError, create_subvolume, is_subvolume, snapshot};
 
 use crate::beneath;

@@ -35,6 +35,10 @@ pub enum SubvolumeError {
 ///
 /// Those of fstat(2) and fstatfs(2).
 pub fn is_subvolume(dir: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(is_subvolume_root(dir)?)
+}
+
+pub(crate) fn is_subvolume_root(dir: BorrowedFd<'_>) -> rustix::io::Result<bool> {
     let stamp = beneath::stamp(dir)?;
     if stamp.kind != FileKind::Dir || stamp.ino != ROOT_INODE {
         return Ok(false);

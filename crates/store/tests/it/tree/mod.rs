@@ -1,6 +1,7 @@
 //! Trees that are copied as a whole.
 
 mod copy;
+mod disks;
 mod listing;
 
 use crate::support::{as_root_and_user, is_root};
@@ -21,7 +22,12 @@ struct Case {
 
 impl Case {
     fn new() -> Self {
-        let root = tempfile::Builder::new().prefix("atoll-tree-").tempdir().unwrap();
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// On another file system.
+    fn within(dir: &Path) -> Self {
+        let root = tempfile::Builder::new().prefix("atoll-tree-").tempdir_in(dir).unwrap();
         let base = root.path().to_owned();
         fs::create_dir(base.join("source")).unwrap();
         Self { _root: root, base, indices: Vec::new() }
