@@ -24,7 +24,7 @@ const ABOUT_BYTES_MAX: usize = 4096;
 /// of the screen, and has plain characters inserted nowhere. What is below is erased: it could
 /// seem to be part of the question.
 const PLAIN: &str =
-    "\x18\x1b\\\x1b[?2026l\x1b7\x1b[r\x1b8\x1b[?6l\x1b[4l\x1b[0m\x1b(B\x0f\r\n\x1b[J";
+    "\x18\x1b\\\x1b[?2026l\x1b[?69l\x1b7\x1b[r\x1b8\x1b[4l\x1b[0m\x1b(B\x0f\r\n\x1b[J";
 
 /// What somebody is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
