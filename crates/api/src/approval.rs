@@ -1,4 +1,4 @@
-//! Approvals: what a sandbox asked for and a person decides.
+//! Approvals: what was asked for and a person decides.
 
 use crate::id::{ApprovalId, SandboxId};
 use crate::time::Timestamp;
@@ -111,12 +111,97 @@ pub enum ApprovalWhat {
         /// Its words.
         argv: Vec<String>,
     },
-    /// The changes of a review workspace are to be applied.
+    /// The changes of a review session are to be applied, exactly those that the digest is of.
+    Apply(Box<Applying>),
+}
+
+/// Changes of a review session that somebody wants to apply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Applying {
+    /// The review session.
+    pub session: String,
+    /// The directory of the project.
+    pub project: String,
+    /// What is to be applied, as `sha256:` and 64 digits: a decision holds for nothing else.
+    pub digest: String,
+    /// The paths that were chosen; none where all of the session is to be applied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// How many files come.
+    pub added: u64,
+    /// How many change.
+    pub modified: u64,
+    /// How many go.
+    pub deleted: u64,
+    /// How many of them can make something run on the machine.
+    pub risky: u64,
+    /// The first of those.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub risks: Vec<RiskyChange>,
+    /// Where it was said that somebody has to be asked.
+    pub said_in: String,
+}
+
+/// A change that can make something run on the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RiskyChange {
+    /// Relative to the project.
+    #[schema(max_length = 4096)]
+    pub path: String,
+    /// What becomes of it, as in `added`.
+    #[schema(max_length = 500)]
+    pub change: String,
+    /// Why it is risky.
+    #[schema(max_length = 500)]
+    pub why: String,
+}
+
+/// Asks whether something may happen that is not a sandbox's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum AskApproval {
+    /// The changes of a review session are to be applied. No text holds control characters.
     Apply {
         /// The review session.
+        #[schema(pattern = "^ses_[0-9a-f]{16}$")]
         session: String,
+        /// The directory of the project.
+        #[schema(max_length = 4096)]
+        project: String,
+        /// What is to be applied, as a hash of it.
+        #[schema(pattern = "^sha256:[0-9a-f]{64}$")]
+        digest: String,
+        /// The paths that were chosen, at most 100; none where all is to be applied.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[schema(max_items = 100)]
+        paths: Vec<String>,
+        /// How many files come.
+        #[schema(maximum = 9007199254740991u64)]
+        added: u64,
+        /// How many change.
+        #[schema(maximum = 9007199254740991u64)]
+        modified: u64,
+        /// How many go.
+        #[schema(maximum = 9007199254740991u64)]
+        deleted: u64,
+        /// How many of them can make something run on the machine.
+        #[schema(maximum = 9007199254740991u64)]
+        risky: u64,
+        /// The first 100 of those.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[schema(max_items = 100)]
+        risks: Vec<RiskyChange>,
+        /// Where it was said that somebody has to be asked, as in `/home/ada/atoll.toml:3`.
+        #[schema(max_length = 4096)]
+        said_in: String,
     },
 }
+
+/// Most items of a list in [`AskApproval`].
+pub const ASK_ITEMS_MAX: usize = 100;
+/// Longest path in it, in characters.
+pub const ASK_PATH_CHARS_MAX: usize = 4096;
 
 /// How an approval was decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -139,13 +224,17 @@ pub struct Decided {
     pub is_used: bool,
 }
 
-/// Something that a sandbox asked for.
+/// Something that was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Approval {
     /// Its id.
     pub id: ApprovalId,
-    /// Which sandbox asked.
-    pub sandbox_id: SandboxId,
+    /// Which sandbox asked; none where somebody else did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_id: Option<SandboxId>,
+    /// Who asked, if that was no sandbox: `uid:1000` on the unix socket, or the id of a key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_by: Option<String>,
     /// For what.
     pub what: ApprovalWhat,
     /// The rule that says `ask`, as it is written in the policy.
@@ -205,6 +294,22 @@ pub struct Deny {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_asks_has_to_know_the_fields() {
+        let ask = |more: &str| {
+            let text = format!(
+                r#"{{"kind": "apply", "session": "s", "project": "/p", "digest": "d", "added": 1,
+                "modified": 0, "deleted": 0, "risky": 0, "said_in": "x"{more}}}"#
+            );
+            serde_json::from_str::<AskApproval>(&text)
+        };
+        assert!(ask("").is_ok());
+        assert!(ask(r#", "forced": true"#).is_err());
+        assert!(
+            ask(r#", "risks": [{"path": "a", "change": "added", "why": "b", "x": 1}]"#).is_err()
+        );
+    }
 
     #[test]
     fn words_are_the_same_everywhere() {

@@ -4,7 +4,7 @@ use crate::body::Upload;
 use crate::client::{Client, Path};
 use crate::error::ClientError;
 use crate::sse::ServerEvents;
-use atoll_api::approval::{Approval, ApprovalPage, ApprovalStatus, Approve, Deny};
+use atoll_api::approval::{Approval, ApprovalPage, ApprovalStatus, Approve, AskApproval, Deny};
 use hyper::{Method, header};
 
 /// Approvals as they change.
@@ -32,6 +32,15 @@ impl Client {
     /// See [`ClientError`].
     pub async fn get_approval(&self, approval: &str) -> Result<Approval, ClientError> {
         self.ask(Method::GET, Path::of(&["approvals", approval])).await
+    }
+
+    /// Asks for an approval of what is not a sandbox's; how it stands is the answer.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn ask_approval(&self, wanted: &AskApproval) -> Result<Approval, ClientError> {
+        let path = Path::of(&["approvals"]);
+        self.tell(Method::POST, path, wanted).await.map(|(_, approval)| approval)
     }
 
     /// Approves what was asked for.

@@ -31,6 +31,7 @@ LEFT_OUT = {
     "connect_port": "a WebSocket, which httpx does not speak",
     "get_metrics": "for what collects metrics",
     "get_openapi": "for tools",
+    "ask_approval": "for `atoll apply`",
 }
 """Operations without a verb."""
 

@@ -31,9 +31,9 @@ export type NetworkBudgets = Schemas["NetworkBudgets"];
 export type NetworkSecret = Schemas["NetworkSecret"];
 /** A secret, without its value. */
 export type Secret = Schemas["Secret"];
-/** Something that a sandbox asked for. */
+/** Something that was asked for. */
 export type Approval = Schemas["Approval"];
-/** For what a sandbox asked. */
+/** For what somebody asked. */
 export type ApprovalWhat = Schemas["ApprovalWhat"];
 /** Where an approval is. */
 export type ApprovalStatus = Schemas["ApprovalStatus"];

@@ -29,6 +29,7 @@ const LEFT_OUT = {
   connect_port: "a WebSocket, likewise",
   get_metrics: "for what collects metrics",
   get_openapi: "for tools",
+  ask_approval: "for `atoll apply`",
 };
 
 /** What requests may have and the SDK never says. */

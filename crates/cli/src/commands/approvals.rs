@@ -3,11 +3,13 @@
 use crate::error::CliError;
 use crate::remote::{self, Format, Reader, Remote, lines, neutral, say, table};
 use crate::status::Status;
-use atoll_api::approval::{Approval, ApprovalStatus, ApprovalWhat, Approve, Deny, GrantScope};
+use atoll_api::approval::{
+    Applying, Approval, ApprovalStatus, ApprovalWhat, Approve, Deny, GrantScope,
+};
 use atoll_api::policy::parse_duration;
 use std::time::Duration;
 
-/// Decide what sandboxes ask for
+/// Decide what sandboxes ask for, and `atoll apply`
 ///
 /// Where a rule of a policy says `ask`, what falls under it waits here until somebody decides, ten
 /// minutes at most.
@@ -150,7 +152,7 @@ fn list(args: &List) -> Result<Status, CliError> {
         Format::Json => lines(&found),
         Format::Text => {
             let row = |one: &Approval| {
-                let (id, sandbox) = (one.id.to_string(), one.sandbox_id.to_string());
+                let (id, sandbox) = (one.id.to_string(), who(one));
                 let count = one.count.to_string();
                 [id, sandbox, one.status.to_string(), count, what(&one.what), one.rule.clone()]
             };
@@ -191,7 +193,8 @@ fn watch(args: Watch) -> Result<Status, CliError> {
 
 /// An approval in one line; what comes from a sandbox drives no terminal.
 fn line(one: &Approval) -> String {
-    let Approval { id, sandbox_id, status, rule, .. } = one;
+    let Approval { id, status, rule, .. } = one;
+    let who = who(one);
     let more = match &one.decided {
         Some(decided) => {
             let scope = decided.scope.map(|scope| format!(" {}", scope.as_str()));
@@ -201,7 +204,7 @@ fn line(one: &Approval) -> String {
         }
         None => String::new(),
     };
-    let text = format!("{id} {sandbox_id} {status}{more} {} ({rule})", what(&one.what));
+    let text = format!("{id} {who} {status}{more} {} ({rule})", what(&one.what));
     format!("{}\n", neutral(&text.replace('\n', " ")))
 }
 
@@ -221,6 +224,18 @@ fn what(what: &ApprovalWhat) -> String {
             parts.into_iter().flatten().collect()
         }
         ApprovalWhat::Exec { argv } => argv.join(" "),
-        ApprovalWhat::Apply { session } => format!("apply {session}"),
+        ApprovalWhat::Apply(applying) => {
+            let Applying { session, project, added, modified, deleted, risky, .. } = &**applying;
+            format!(
+                "apply {session} to {project}: {added} added, {modified} modified, {deleted} \
+                 deleted, {risky} of them risky"
+            )
+        }
     }
+}
+
+/// Who asked.
+fn who(one: &Approval) -> String {
+    let of_sandbox = one.sandbox_id.map(|id| id.to_string());
+    of_sandbox.or_else(|| one.asked_by.clone()).unwrap_or_default()
 }

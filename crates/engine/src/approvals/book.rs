@@ -33,11 +33,13 @@ pub const ALWAYS_FOR: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Approvals that are remembered although they mean nothing any more.
 pub const HISTORY_MAX: usize = 1000;
 
-/// Something that a sandbox wants and a rule says to ask for.
+/// Something that a sandbox, or somebody, wants and a rule says to ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// Which sandbox.
-    pub sandbox: SandboxId,
+    /// Which sandbox, if it is one's.
+    pub sandbox: Option<SandboxId>,
+    /// Who else asks, if it is none's.
+    pub asked_by: Option<String>,
     /// What it wants.
     pub what: ApprovalWhat,
     /// The rule that says `ask`.
@@ -74,7 +76,8 @@ pub enum AskRefusal {
     TooLong,
     /// The sandbox waits for as much as it may.
     #[error(
-        "{APPROVALS_PENDING_OF_SANDBOX_MAX} approvals of this sandbox are pending, which is the most"
+        "{APPROVALS_PENDING_OF_SANDBOX_MAX} approvals of this sandbox, or of nobody's, are pending, \
+         which is the most"
     )]
     TooManyOfSandbox,
     /// All sandboxes together do.
@@ -99,6 +102,9 @@ pub enum DecideRefusal {
         /// How it stands.
         status: ApprovalStatus,
     },
+    /// What is to happen changes each time.
+    #[error("what is applied is approved `once`")]
+    OnlyOnce,
     /// As many grants stand as may.
     #[error("{GRANTS_COUNT_MAX} grants stand, which is the most")]
     TooManyGrants,
@@ -164,7 +170,7 @@ impl Book {
     /// The grant that lets this happen, if there is one.
     pub fn grant(
         &self,
-        sandbox: SandboxId,
+        sandbox: Option<SandboxId>,
         rule: &str,
         name: &str,
         now: Timestamp,
@@ -192,7 +198,7 @@ impl Book {
         id: ApprovalId,
         now: Timestamp,
     ) -> Result<(Asked, Vec<Change>), AskRefusal> {
-        let Question { sandbox, what, rule, name } = question;
+        let Question { sandbox, asked_by, what, rule, name } = question;
         if rule.len() > WORDS_BYTES_MAX || name.len() > WORDS_BYTES_MAX {
             return Err(AskRefusal::TooLong);
         }
@@ -219,7 +225,7 @@ impl Book {
             }
             return Ok((Asked { id, status }, Vec::new()));
         }
-        let pending = |sandbox: Option<SandboxId>| {
+        let pending = |sandbox: Option<Option<SandboxId>>| {
             let is_pending = |one: &&Approval| {
                 one.status == ApprovalStatus::Pending
                     && sandbox.is_none_or(|sandbox| one.sandbox_id == sandbox)
@@ -235,6 +241,7 @@ impl Book {
         let approval = Approval {
             id,
             sandbox_id: sandbox,
+            asked_by,
             what,
             rule,
             name,
@@ -278,6 +285,11 @@ impl Book {
         let mut approval = approval.clone();
         let (at, by) = (now, by.to_owned());
         match verdict {
+            Verdict::Approve(GrantScope::Sandbox | GrantScope::Always, _)
+                if matches!(approval.what, ApprovalWhat::Apply(_)) =>
+            {
+                return Err(DecideRefusal::OnlyOnce);
+            }
             Verdict::Approve(scope, span) => {
                 let grants = self.approvals.values().filter(|one| stands(one, now).is_some());
                 if grants.count() >= GRANTS_COUNT_MAX {
@@ -318,7 +330,7 @@ impl Book {
     /// Ends everything of a sandbox that is gone.
     pub fn gone(&mut self, sandbox: SandboxId, now: Timestamp) -> Vec<(u64, Approval)> {
         self.end(now, "sandbox", |approval| {
-            let is_its = approval.sandbox_id == sandbox;
+            let is_its = approval.sandbox_id == Some(sandbox);
             let is_pending = approval.status == ApprovalStatus::Pending;
             let scope = stands(approval, now);
             is_its && (is_pending || scope.is_some_and(|scope| scope != GrantScope::Always))

@@ -150,7 +150,7 @@ impl Approvals {
     /// is not among them: [`Approvals::ask`] uses it.
     pub fn matching_grant(
         &self,
-        sandbox: SandboxId,
+        sandbox: Option<SandboxId>,
         rule: &str,
         name: &str,
     ) -> Option<(ApprovalId, GrantScope)> {
@@ -191,7 +191,7 @@ impl Approvals {
         let book = lock(&self.book);
         let mut wanted = book.behind(behind).filter(|(_, approval)| {
             status.is_none_or(|status| approval.status == status)
-                && sandbox.is_none_or(|id| approval.sandbox_id == id)
+                && sandbox.is_none_or(|id| approval.sandbox_id == Some(id))
         });
         let page: Vec<(u64, &Approval)> = wanted.by_ref().take(count).collect();
         let next = page.last().map(|(number, _)| *number).filter(|_| wanted.next().is_some());
@@ -280,7 +280,7 @@ impl Keeper {
         if is_new && let Some(approval) = self.get(id) {
             let Approval { rule, name, .. } = approval.clone();
             let what = AuditKind::ApprovalCreated { approval_id: id, rule, name };
-            self.oversight.tell(Some(approval.sandbox_id), what);
+            self.oversight.tell(approval.sandbox_id, what);
             self.tell(approval);
         }
         Ok(asked)
@@ -325,7 +325,7 @@ impl Keeper {
         lock(&self.book).put(number, approval.clone());
         let decided = approval.decided.clone();
         self.oversight.tell(
-            Some(approval.sandbox_id),
+            approval.sandbox_id,
             AuditKind::ApprovalDecided {
                 approval_id: id,
                 status: approval.status,
@@ -348,7 +348,7 @@ impl Keeper {
         save(records, changes).await.unwrap_or_default();
         for (_, approval) in ended {
             let what = AuditKind::ApprovalExpired { approval_id: approval.id };
-            self.oversight.tell(Some(approval.sandbox_id), what);
+            self.oversight.tell(approval.sandbox_id, what);
             self.tell(approval);
         }
     }

@@ -14,7 +14,13 @@ fn sandbox(n: u8) -> SandboxId {
 fn question(n: u8, rule: &str, name: &str) -> Question {
     let what =
         ApprovalWhat::Network { host: name.to_owned(), port: None, method: None, path: None };
-    Question { sandbox: sandbox(n), what, rule: rule.to_owned(), name: name.to_owned() }
+    Question {
+        sandbox: Some(sandbox(n)),
+        asked_by: None,
+        what,
+        rule: rule.to_owned(),
+        name: name.to_owned(),
+    }
 }
 
 fn at(seconds: u64) -> Timestamp {
@@ -139,7 +145,7 @@ fn what_is_decided_is_decided_once_and_can_be_taken_back() {
     let again = case.book.decided(id, &approve, "uid:0", false, NOW).unwrap_err();
     assert_eq!(again, DecideRefusal::NotPending { id, status: ApprovalStatus::Approved });
     case.decide(id, Verdict::Deny(None), false, at(1));
-    assert_eq!(case.book.grant(sandbox(2), "*", "a", at(1)), None);
+    assert_eq!(case.book.grant(Some(sandbox(2)), "*", "a", at(1)), None);
     for verdict in [approve.clone(), Verdict::Deny(None)] {
         let again = case.book.decided(id, &verdict, "uid:0", false, at(2)).unwrap_err();
         assert_eq!(again, DecideRefusal::NotPending { id, status: ApprovalStatus::Denied });
@@ -269,7 +275,7 @@ proptest! {
                     let verdict = Verdict::Approve(scope, None);
                     if let Ok((number, approval)) = case.book.decided(id, &verdict, "", false, now) {
                         case.write(vec![Change::Keep(number, Box::new(approval.clone()))]);
-                        let own = approval.sandbox_id.to_string();
+                        let own = approval.sandbox_id.unwrap().to_string();
                         let own = u8::from_str_radix(&own[4..6], 16).unwrap();
                         allowed.push((own, approval.name.parse().unwrap(), scope, id));
                         case.book.put(number, approval);
@@ -302,4 +308,47 @@ proptest! {
             }
         }
     }
+}
+
+/// What is applied is bound to what it is: to one session, one digest, and one time.
+#[test]
+fn an_apply_is_nobodys_and_is_approved_once() {
+    let mut case = Case::default();
+    let ask = |digest: &str| {
+        let session = "ses_0123456789abcdef".to_owned();
+        Question {
+            sandbox: None,
+            asked_by: Some("uid:7".to_owned()),
+            name: format!("{session} {digest}"),
+            rule: "workspace.apply".to_owned(),
+            what: ApprovalWhat::Apply(Box::new(atoll_api::approval::Applying {
+                session,
+                project: "/p".to_owned(),
+                digest: digest.to_owned(),
+                paths: Vec::new(),
+                added: 1,
+                modified: 0,
+                deleted: 0,
+                risky: 0,
+                risks: Vec::new(),
+                said_in: "x".to_owned(),
+            })),
+        }
+    };
+    let asked = case.ask(ask("one"), at(0)).unwrap();
+    assert_eq!(case.ask(ask("one"), at(1)).unwrap(), asked);
+    let kept = case.book.get(asked.id).unwrap().1;
+    assert_eq!((kept.sandbox_id, kept.asked_by.as_deref()), (None, Some("uid:7")));
+    for scope in [GrantScope::Sandbox, GrantScope::Always] {
+        let verdict = Verdict::Approve(scope, None);
+        let refused = case.book.decided(asked.id, &verdict, "uid:0", false, at(1));
+        assert_eq!(refused.unwrap_err(), DecideRefusal::OnlyOnce);
+    }
+    case.approve(asked.id, GrantScope::Once, at(2));
+    // Something else is asked for by now.
+    assert_eq!(case.status(ask("other"), at(3)), Status::Pending);
+    assert_eq!(case.status(ask("one"), at(3)), Status::Approved(GrantScope::Once));
+    assert_eq!(case.status(ask("one"), at(3)), Status::Pending);
+    // The end of a sandbox ends nothing of it.
+    assert_eq!(case.book.gone(sandbox(1), at(4)), []);
 }

@@ -365,7 +365,7 @@ impl Keeper {
         let Asked { host, port, method, path, rule, .. } = asked;
         let name = format!("{host}:{port}");
         let what = ApprovalWhat::Network { host, port: Some(port), method, path };
-        let asked = Question { sandbox: served.id, what, rule, name };
+        let asked = Question { sandbox: Some(served.id), asked_by: None, what, rule, name };
         let (approvals, wishes) = (self.approvals.clone(), self.sender.clone());
         tokio::spawn(async move {
             let decision = decided(&approvals, asked).await;

@@ -61,7 +61,8 @@ impl Inside {
             return Ok(());
         }
         let question = Question {
-            sandbox: self.id,
+            sandbox: Some(self.id),
+            asked_by: None,
             what: ApprovalWhat::Exec { argv: line.argv().to_vec() },
             rule: format!("exec.ask: {pattern}"),
             name: name(line, request),

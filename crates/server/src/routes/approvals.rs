@@ -7,12 +7,14 @@ use crate::error::Failure;
 use crate::extract::{Body, Named, Query, parameter, wrong};
 use crate::stream::{Over, Teller, event};
 use atoll_api::approval::{
-    APPROVALS_PAGE_COUNT, Approval, ApprovalPage, ApprovalStatus, Approve, Deny, GRANT_S_MAX,
-    GRANTS_COUNT_MAX, REASON_CHARS_MAX,
+    APPROVALS_PAGE_COUNT, APPROVALS_PENDING_MAX, ASK_ITEMS_MAX, ASK_PATH_CHARS_MAX, Applying,
+    Approval, ApprovalPage, ApprovalStatus, ApprovalWhat, Approve, AskApproval, Deny, GRANT_S_MAX,
+    GRANTS_COUNT_MAX, REASON_CHARS_MAX, RiskyChange,
 };
 use atoll_api::error::{ErrorBody, ErrorCode};
 use atoll_api::id::ApprovalId;
-use atoll_engine::approvals::{DecideError, DecideRefusal, Verdict};
+use atoll_api::sandbox::NUMBER_MAX;
+use atoll_engine::approvals::{AskError, DecideError, DecideRefusal, Question, Verdict};
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::response::Response;
@@ -25,7 +27,7 @@ use utoipa_axum::routes;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
-        .routes(routes!(list))
+        .routes(routes!(list, ask))
         .routes(routes!(follow))
         .routes(routes!(get))
         .routes(routes!(approve))
@@ -70,7 +72,7 @@ async fn list(
     let sandbox = query.one::<String>("sandbox")?;
     let cursor: Option<u64> = query.one("cursor")?;
     query.end()?;
-    if cursor.is_some_and(|cursor| cursor > atoll_api::sandbox::NUMBER_MAX) {
+    if cursor.is_some_and(|cursor| cursor > NUMBER_MAX) {
         return Err(Failure::field("cursor", "cursor: no page gave that"));
     }
     let sandbox = sandbox.map(|text| text.parse::<Named>()?.find(&app)).transpose()?;
@@ -78,6 +80,114 @@ async fn list(
     let (approvals, next) =
         approvals.list(status, sandbox, cursor.unwrap_or(0), APPROVALS_PAGE_COUNT);
     Ok(Json(ApprovalPage { approvals, next }))
+}
+
+/// Ask for an approval
+///
+/// For what is not a sandbox's: that the changes of a review session are applied. The same question
+/// is one approval, however often it is asked, and its `status` is the answer. `approved` is so once:
+/// it was given, and with this answer it is used. Ask again when it is decided.
+#[utoipa::path(
+    post, path = "/v1/approvals", operation_id = "ask_approval", tag = "approvals",
+    request_body = AskApproval,
+    responses(
+        (status = 200, body = Approval, description = "How it stands"),
+        (status = "default", body = ErrorBody, description = "Nobody is asked"),
+    ),
+    security(("key" = [])),
+)]
+async fn ask(
+    Runner(caller): Runner,
+    State(app): State<Arc<App>>,
+    Body(request): Body<AskApproval>,
+) -> Result<Json<Approval>, Failure> {
+    let applying = applying(request)?;
+    let question = Question {
+        sandbox: None,
+        asked_by: Some(caller.by()),
+        rule: "workspace.apply".to_owned(),
+        name: format!("{} {}", applying.session, applying.digest),
+        what: ApprovalWhat::Apply(Box::new(applying)),
+    };
+    let approvals = app.engine.approvals();
+    let asked = approvals.ask(question).await?;
+    let found = approvals.get(asked.id);
+    found
+        .map(Json)
+        .ok_or_else(|| DecideError::Refused(DecideRefusal::NotFound { id: asked.id }).into())
+}
+
+/// What is asked for, if a person can be shown it.
+fn applying(request: AskApproval) -> Result<Applying, Failure> {
+    let AskApproval::Apply {
+        session,
+        project,
+        digest,
+        paths,
+        added,
+        modified,
+        deleted,
+        risky,
+        risks,
+        said_in,
+    } = request;
+    let is_hex = |text: &str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let is_of = |text: &str, prefix: &str, digits: usize| {
+        text.strip_prefix(prefix).is_some_and(|rest| rest.len() == digits && is_hex(rest))
+    };
+    if !is_of(&session, "ses_", 16) {
+        return Err(Failure::field("session", "session is ses_ and 16 digits"));
+    }
+    if !is_of(&digest, "sha256:", 64) {
+        return Err(Failure::field("digest", "digest is sha256: and 64 digits"));
+    }
+    for (field, count) in
+        [("added", added), ("modified", modified), ("deleted", deleted), ("risky", risky)]
+    {
+        if count > NUMBER_MAX {
+            return Err(Failure::field(field, format!("{field} is at most {NUMBER_MAX}")));
+        }
+    }
+    for (field, count) in [("paths", paths.len()), ("risks", risks.len())] {
+        if count > ASK_ITEMS_MAX {
+            return Err(Failure::field(
+                field,
+                format!("{field} has more than {ASK_ITEMS_MAX} items"),
+            ));
+        }
+    }
+    let of_risks = risks.iter().flat_map(|risk| {
+        let RiskyChange { path, change, why } = risk;
+        [(path, ASK_PATH_CHARS_MAX), (change, REASON_CHARS_MAX), (why, REASON_CHARS_MAX)]
+    });
+    let texts =
+        [("project", &project, ASK_PATH_CHARS_MAX), ("said_in", &said_in, ASK_PATH_CHARS_MAX)]
+            .into_iter()
+            .chain(paths.iter().map(|path| ("paths", path, ASK_PATH_CHARS_MAX)))
+            .chain(of_risks.map(|(text, most)| ("risks", text, most)));
+    for (field, text, most) in texts {
+        if text.chars().count() > most {
+            return Err(Failure::field(
+                field,
+                format!("{field} holds more than {most} characters"),
+            ));
+        }
+        if text.chars().any(char::is_control) {
+            return Err(Failure::field(field, format!("{field} contains a control character")));
+        }
+    }
+    Ok(Applying {
+        session,
+        project,
+        digest,
+        paths,
+        added,
+        modified,
+        deleted,
+        risky,
+        risks,
+        said_in,
+    })
 }
 
 /// Follow approvals
@@ -215,6 +325,27 @@ async fn deny(
     Ok(Json(app.engine.approvals().decide(id, verdict, caller.by()).await?))
 }
 
+impl From<AskError> for Failure {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::Refused(refusal) => {
+                let limit = ("approvals_pending_max", APPROVALS_PENDING_MAX as u64);
+                let next_step = "decide what is pending: `atoll approvals list`";
+                Self::limit(ErrorCode::Capacity, limit, refusal.to_string(), next_step)
+            }
+            AskError::Records(error) => error.into(),
+            AskError::Random(error) => {
+                Self::new(ErrorCode::Internal, error.to_string(), "see the server's log")
+            }
+            AskError::ShuttingDown => Self::new(
+                ErrorCode::NotReady,
+                "the server shuts down",
+                "ask again when the server is back",
+            ),
+        }
+    }
+}
+
 impl From<DecideError> for Failure {
     fn from(error: DecideError) -> Self {
         match error {
@@ -229,6 +360,7 @@ impl From<DecideError> for Failure {
                         let next_step = "look at it; it may be asked for again";
                         Self::new(ErrorCode::Conflict, message, next_step)
                     }
+                    DecideRefusal::OnlyOnce => Self::field("scope", message),
                     DecideRefusal::TooManyGrants => {
                         let limit = ("grants_count_max", GRANTS_COUNT_MAX as u64);
                         let next_step = "take grants back that are not needed, by denying them";

@@ -32,7 +32,7 @@ fn needed(method: &str, path: &str) -> Option<Scope> {
         // Hosts and paths that a sandbox tried.
         ("GET", path) if path.ends_with("/denials") => Some(Scope::Run),
         // Who decides gives rights; what is asked for has paths and command lines in it.
-        ("POST", path) if path.starts_with("/v1/approvals") => Some(Scope::Admin),
+        ("POST", path) if path.starts_with("/v1/approvals/") => Some(Scope::Admin),
         (_, path) if path.starts_with("/v1/approvals") => Some(Scope::Run),
         // It tells what everybody did.
         (_, "/v1/audit") => Some(Scope::Admin),

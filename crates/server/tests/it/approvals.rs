@@ -19,7 +19,13 @@ async fn sandbox(client: &Client, name: &str) -> SandboxId {
 fn question(sandbox: SandboxId, name: &str) -> Question {
     let host = name.to_owned();
     let what = ApprovalWhat::Network { host, port: Some(443), method: None, path: None };
-    Question { sandbox, what, rule: "*".to_owned(), name: format!("{name}:443") }
+    Question {
+        sandbox: Some(sandbox),
+        asked_by: None,
+        what,
+        rule: "*".to_owned(),
+        name: format!("{name}:443"),
+    }
 }
 
 async fn ask(server: &Running, sandbox: SandboxId, name: &str) -> Asked {
@@ -77,9 +83,9 @@ fn what_is_asked_for_is_decided_and_whoever_waits_is_told() {
         let again = client.json("POST", &format!("{path}/approve"), &sandbox_scope).await;
         assert_eq!(again.code(), "conflict");
         let approvals = server.engine.approvals();
-        assert!(approvals.matching_grant(web, "*", "a.example:443").is_some());
+        assert!(approvals.matching_grant(Some(web), "*", "a.example:443").is_some());
         world.clock.advance(Duration::from_secs(60));
-        assert!(approvals.matching_grant(web, "*", "a.example:443").is_none());
+        assert!(approvals.matching_grant(Some(web), "*", "a.example:443").is_none());
 
         let asked = ask(&server, web, "b.example").await;
         next(&mut stream).await;
@@ -271,5 +277,60 @@ fn a_command_that_has_to_be_approved_waits_and_is_refused_with_a_reason() {
         for body in [json!({"exec_ask": [" "]}), json!({"exec_ask": vec!["x"; 65]})] {
             assert_eq!(client.json("POST", "/v1/sandboxes", &body).await.code(), "invalid");
         }
+    });
+}
+
+#[test]
+fn changes_of_a_session_are_asked_for_and_approved_once() {
+    live(async {
+        let server = World::new().start().await;
+        let client = server.local();
+        let runner = server.with_key(atoll_api::key::Scope::Run);
+        let digest = format!("sha256:{}", "0a".repeat(32));
+        let wanted = json!({
+            "kind": "apply", "session": "ses_0123456789abcdef", "project": "/home/ada/p",
+            "digest": digest, "added": 2, "modified": 1, "deleted": 0, "risky": 1,
+            "risks": [{"path": ".envrc", "change": "added", "why": "direnv runs it"}],
+            "said_in": "/home/ada/.config/atoll/config.toml:3",
+        });
+        let asked = runner.json("POST", "/v1/approvals", &wanted).await.expect(200);
+        assert_eq!((&asked["status"], &asked["sandbox_id"]), (&json!("pending"), &Value::Null));
+        assert!(asked["asked_by"].as_str().unwrap().starts_with("key_"), "{asked}");
+        assert_eq!(asked["what"]["digest"], digest);
+        let again = runner.json("POST", "/v1/approvals", &wanted).await.expect(200);
+        assert_eq!((&again["id"], &again["count"]), (&asked["id"], &json!(2)));
+
+        let path = format!("/v1/approvals/{}/approve", asked["id"].as_str().unwrap());
+        let once = json!({"scope": "once"});
+        assert_eq!(runner.json("POST", &path, &once).await.code(), "forbidden");
+        let refused = client.json("POST", &path, &json!({"scope": "always"})).await;
+        assert_eq!(refused.code(), "invalid");
+        client.json("POST", &path, &once).await.expect(200);
+        let given = runner.json("POST", "/v1/approvals", &wanted).await.expect(200);
+        assert_eq!(given["status"], "approved");
+        assert_eq!(given["decided"]["is_used"], true);
+        let next = runner.json("POST", "/v1/approvals", &wanted).await.expect(200);
+        assert_eq!(next["status"], "pending");
+        assert_ne!(next["id"], asked["id"]);
+
+        for (field, value) in [
+            ("kind", json!("exec")),
+            ("session", json!("ses_x")),
+            ("digest", json!("sha256:00")),
+            ("project", json!("/a\u{1b}[2J")),
+            ("paths", json!(vec!["x"; 101])),
+            ("risks", json!([{"path": "a\nb", "change": "added", "why": "x"}])),
+            ("said_in", json!("x".repeat(5000))),
+        ] {
+            let mut wrong = wanted.clone();
+            wrong[field] = value;
+            let refused = runner.json("POST", "/v1/approvals", &wrong).await;
+            assert_eq!(refused.code(), "invalid", "{field}");
+        }
+        let reader = server.with_key(atoll_api::key::Scope::Read);
+        assert_eq!(reader.json("POST", "/v1/approvals", &wanted).await.code(), "forbidden");
+        server.engine.audit().sync().await;
+        let audit = client.get("/v1/audit?kind=approval_decided").await.expect(200);
+        assert_eq!(audit["records"].as_array().unwrap().len(), 1);
     });
 }

@@ -82,7 +82,7 @@ from .models import (
     WorkspaceGit,
 )
 from .network import NetworkBudgets, NetworkPolicy, NetworkSecret, Secret
-from .oversight import Approval, ApprovalWhat, AuditKind, AuditRecord, Decided
+from .oversight import Approval, ApprovalWhat, AuditKind, AuditRecord, Decided, RiskyChange
 
 __all__ = [
     "ApiError",
@@ -153,6 +153,7 @@ __all__ = [
     "ReadyLine",
     "RefusedByPolicy",
     "Replacement",
+    "RiskyChange",
     "Sandbox",
     "SandboxHealth",
     "SandboxInfo",

@@ -11,8 +11,20 @@ GrantScope = Literal["once", "sandbox", "always"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RiskyChange:
+    """A change that can make something run on the machine, and why."""
+
+    path: str
+    change: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalWhat:
-    """What is asked for: a connection or a request (`network`), a command (`exec`), or that changes are applied."""
+    """What is asked for: a connection or a request (`network`), a command (`exec`), or that changes are applied.
+
+    What is applied is what `digest` is of: files of a review session that come, change and go, some of them risky.
+    """
 
     kind: Literal["network", "exec", "apply"]
     host: str | None = None
@@ -21,6 +33,15 @@ class ApprovalWhat:
     path: str | None = None
     argv: tuple[str, ...] | None = None
     session: str | None = None
+    project: str | None = None
+    digest: str | None = None
+    paths: tuple[str, ...] = ()
+    added: int | None = None
+    modified: int | None = None
+    deleted: int | None = None
+    risky: int | None = None
+    risks: tuple[RiskyChange, ...] = ()
+    said_in: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +58,14 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """Something that a sandbox asked for. A decision holds for the same `rule` and `name`."""
+    """Something that was asked for. A decision holds for the same `rule` and `name`.
+
+    `sandbox_id` is the sandbox that asked, `asked_by` who else did.
+    """
 
     id: str
-    sandbox_id: str
+    sandbox_id: str | None = None
+    asked_by: str | None = None
     what: ApprovalWhat
     rule: str
     name: str

@@ -19,10 +19,47 @@ export interface components {
             /** @description Whether anything changed. */
             tookEffect: components["schemas"]["TookEffect"];
         };
-        /** @description Something that a sandbox asked for. */
+        /** @description Changes of a review session that somebody wants to apply. */
+        Applying: {
+            /**
+             * Format: int64
+             * @description How many files come.
+             */
+            added: number;
+            /**
+             * Format: int64
+             * @description How many go.
+             */
+            deleted: number;
+            /** @description What is to be applied, as `sha256:` and 64 digits: a decision holds for nothing else. */
+            digest: string;
+            /**
+             * Format: int64
+             * @description How many change.
+             */
+            modified: number;
+            /** @description The paths that were chosen; none where all of the session is to be applied. */
+            paths?: string[];
+            /** @description The directory of the project. */
+            project: string;
+            /** @description The first of those. */
+            risks?: components["schemas"]["RiskyChange"][];
+            /**
+             * Format: int64
+             * @description How many of them can make something run on the machine.
+             */
+            risky: number;
+            /** @description Where it was said that somebody has to be asked. */
+            saidIn: string;
+            /** @description The review session. */
+            session: string;
+        };
+        /** @description Something that was asked for. */
         Approval: {
             /** @description When it was first asked for. */
             askedAt: components["schemas"]["Timestamp"];
+            /** @description Who asked, if that was no sandbox: `uid:1000` on the unix socket, or the id of a key. */
+            askedBy?: string;
             /**
              * Format: int64
              * @description How often it was asked for while nobody had decided.
@@ -43,8 +80,8 @@ export interface components {
             pendingUntil: components["schemas"]["Timestamp"];
             /** @description The rule that says `ask`, as it is written in the policy. */
             rule: string;
-            /** @description Which sandbox asked. */
-            sandboxId: components["schemas"]["SandboxId"];
+            /** @description Which sandbox asked; none where somebody else did. */
+            sandboxId?: components["schemas"]["SandboxId"];
             /** @description Where it is. */
             status: components["schemas"]["ApprovalStatus"];
             /** @description For what. */
@@ -90,12 +127,10 @@ export interface components {
             argv: string[];
             /** @enum {string} */
             kind: "exec";
-        } | {
+        } | (components["schemas"]["Applying"] & {
             /** @enum {string} */
             kind: "apply";
-            /** @description The review session. */
-            session: string;
-        };
+        });
         /** @description Approves what was asked for. */
         Approve: {
             /**
@@ -112,6 +147,43 @@ export interface components {
          * @enum {string}
          */
         ArchiveFormat: "tar" | "tar.gz";
+        /** @description Asks whether something may happen that is not a sandbox's. */
+        AskApproval: {
+            /**
+             * Format: int64
+             * @description How many files come.
+             */
+            added: number;
+            /**
+             * Format: int64
+             * @description How many go.
+             */
+            deleted: number;
+            /** @description What is to be applied, as a hash of it. */
+            digest: string;
+            /** @enum {string} */
+            kind: "apply";
+            /**
+             * Format: int64
+             * @description How many change.
+             */
+            modified: number;
+            /** @description The paths that were chosen, at most 100; none where all is to be applied. */
+            paths?: string[];
+            /** @description The directory of the project. */
+            project: string;
+            /** @description The first 100 of those. */
+            risks?: components["schemas"]["RiskyChange"][];
+            /**
+             * Format: int64
+             * @description How many of them can make something run on the machine.
+             */
+            risky: number;
+            /** @description Where it was said that somebody has to be asked, as in `/home/ada/atoll.toml:3`. */
+            saidIn: string;
+            /** @description The review session. */
+            session: string;
+        };
         /** @description What a client asks for on an attached WebSocket, beside input. */
         AttachAction: {
             /** @enum {string} */
@@ -1576,6 +1648,15 @@ export interface components {
             afterMs: number;
             /** @enum {string} */
             kind: "after";
+        };
+        /** @description A change that can make something run on the machine. */
+        RiskyChange: {
+            /** @description What becomes of it, as in `added`. */
+            change: string;
+            /** @description Relative to the project. */
+            path: string;
+            /** @description Why it is risky. */
+            why: string;
         };
         /** @description A sandbox as the API shows it. Its environment is not shown. */
         Sandbox: {
