@@ -49,8 +49,8 @@ impl Refused {
     pub(super) fn by_policy(refusal: Refusal, host: &str) -> Self {
         let next_step = match refusal.reason {
             Reason::NotAllowed => format!(
-                "ask the user to allow it: \"{host}\" in \"allow\" of [network] in a policy file, \
-                 or --allow-host {host}"
+                "ask the user to allow it: \"{host}\" in \"allow\" of the sandbox's network, or of \
+                 [network] in a policy file, or --allow-host {host}"
             ),
             Reason::Denied => "the user refuses this by a rule; do without it".to_owned(),
             Reason::NeedsApproval => {

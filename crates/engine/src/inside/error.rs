@@ -220,7 +220,9 @@ impl InsideError {
                 about(answer, *id, *exec)
             }
             Self::NotYet { is_over: false, .. } => {
-                plain(ErrorCode::TimedOut, self, "ask again, and wait longer")
+                let next_step = "look whether what should do it still runs, and what it printed; \
+                                 or ask again, and wait longer";
+                plain(ErrorCode::TimedOut, self, next_step)
             }
             Self::NotYet { is_over: true, .. } => {
                 hopeless(ErrorCode::WrongState, self, "look at what it printed, and how it ended")
