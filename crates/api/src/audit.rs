@@ -126,6 +126,13 @@ pub enum AuditKind {
         /// To which port.
         port: u16,
     },
+    /// The value of a secret was put into a file inside, at the start of a sandbox.
+    SecretShown {
+        /// Its name.
+        name: SecretName,
+        /// The file.
+        path: String,
+    },
     /// A connection or a request was let out: the first one of a host, port and rule.
     EgressAllowed {
         /// Where it went.
@@ -227,6 +234,7 @@ impl AuditKind {
             Self::SecretSet { .. } => "secret_set",
             Self::SecretDeleted { .. } => "secret_deleted",
             Self::SecretUsed { .. } => "secret_used",
+            Self::SecretShown { .. } => "secret_shown",
             Self::EgressAllowed { .. } => "egress_allowed",
             Self::EgressDenied { .. } => "egress_denied",
             Self::ApprovalCreated { .. } => "approval_created",

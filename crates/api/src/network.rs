@@ -3,11 +3,12 @@
 //! Rules are text here; what they mean is the gateway's to know.
 
 use crate::object::object;
-use crate::policy::{NetworkMode, SecretUse};
+use crate::policy::{NetworkMode, SecretUse, is_place_of_secrets};
 use crate::sandbox::{InvalidRequest, NUMBER_MAX, malformed, not_longer, not_more};
 use crate::secret::SecretName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Most rules of one list.
 pub const NETWORK_RULES_COUNT_MAX: usize = 1000;
@@ -132,9 +133,11 @@ pub struct NetworkSecret {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1)]
     pub env: Option<String>,
-    /// The file inside that has the value itself: whatever runs there can read it and send it on.
+    /// The file inside, below `/run/secrets`, that has the value itself: whatever runs there can read
+    /// it and send it on. It has the value that the secret has when its sandbox is started, until that
+    /// is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^/", max_length = 4095)]
+    #[schema(pattern = "^/run/secrets/.", max_length = 4095)]
     pub file: Option<String>,
 }
 
@@ -205,6 +208,9 @@ impl NetworkSecret {
         let is_plain = |part: &str| !part.is_empty() && part != "." && part != "..";
         if path.contains('\0') || !parts.all(is_plain) {
             return malformed(&file, "is no path of a file from /");
+        }
+        if !is_place_of_secrets(Path::new(path)) {
+            return malformed(&file, "is not below /run/secrets");
         }
         if !self.at.is_empty() || self.used_as.is_some() || self.env.is_some() {
             return malformed(&file, "is instead of at, as and env");
@@ -308,11 +314,21 @@ mod tests {
             (secret(json!({"name": "A"})), "network.secrets.0.at "),
             (secret(json!({"name": "A", "at": ["https://a"]})), "network.secrets.0.as "),
             (secret(json!({"name": "A", "file": "x"})), "network.secrets.0.file "),
+            (secret(json!({"name": "A", "file": "/run/secrets"})), "network.secrets.0.file "),
+            (secret(json!({"name": "A", "file": "/run/secret/a"})), "network.secrets.0.file "),
             (secret(json!({"name": "A", "file": "/a/../b"})), "network.secrets.0.file "),
-            (secret(json!({"name": "A", "file": "/x", "env": "A"})), "network.secrets.0.file "),
-            (secret(json!({"name": "A", "file": "/x", "env": "A=B"})), "network.secrets.0.env "),
             (
-                json!({"secrets": [{"name": "A", "file": "/x"}, {"name": "A", "file": "/y"}]}),
+                secret(json!({"name": "A", "file": "/run/secrets/x", "env": "A"})),
+                "network.secrets.0.file ",
+            ),
+            (
+                secret(json!({"name": "A", "file": "/run/secrets/x", "env": "A=B"})),
+                "network.secrets.0.env ",
+            ),
+            (
+                json!({"secrets": [
+                    {"name": "A", "file": "/run/secrets/x"}, {"name": "A", "file": "/run/secrets/y"},
+                ]}),
                 "network.secrets.1.name ",
             ),
         ] {

@@ -194,14 +194,17 @@ fn check(entries: &[&Entry]) -> Result<(), PlanError> {
         }
     }
     for pair in entries.windows(2) {
-        if pair[0].at == pair[1].at {
+        // Over itself, what can be written there cannot be any more.
+        let is_own = matches!(&pair[1].what, What::Twin { of } if *of == pair[1].at);
+        if pair[0].at == pair[1].at && !is_own {
             return Err(PlanError::Twice(pair[0].at.clone()));
         }
     }
     // In the order of paths what lies below a place comes right after it.
     let mut closed: Option<&Path> = None;
     for entry in entries {
-        if let Some(above) = closed.filter(|above| entry.at.starts_with(above)) {
+        let is_below = |above: &&Path| entry.at != **above && entry.at.starts_with(above);
+        if let Some(above) = closed.filter(is_below) {
             return Err(PlanError::Below { above: above.to_owned(), below: entry.at.clone() });
         }
         if !holds_entries(&entry.what) {

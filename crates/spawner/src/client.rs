@@ -108,8 +108,10 @@ impl Spawner {
         )
         .map_err(ask)?;
         let orders = self.orders.as_ref().ok_or(SpawnError::Lost)?;
-        atoll_sys::scm::send(orders.as_fd(), &bytes, Some(theirs.as_fd()))
-            .map_err(SpawnError::Ask)?;
+        let beside = order.beside().map_err(SpawnError::Ask)?;
+        let fds: Vec<_> = [Some(&theirs), beside.as_ref()].into_iter().flatten().collect();
+        let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
+        atoll_sys::scm::send_all(orders.as_fd(), &bytes, &fds).map_err(SpawnError::Ask)?;
         Ok(Spawning { answer: ours })
     }
 }

@@ -5,7 +5,13 @@
 //! guest's socket tells whether there is one.
 
 use atoll_protocol::octets::Octets;
+use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt as _;
 
 /// Longest order or answer, in bytes.
 pub const BYTES_MAX: usize = 128 << 10;
@@ -54,9 +60,70 @@ pub struct Order {
     /// have. The network is not captured where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<Vec<u16>>,
+    /// Files with values that nobody else is to see.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretFile>,
     /// Whom programs are to trust beside those that the image trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<Trust>,
+}
+
+/// A file that nobody but the sandbox is to see. What is in it goes beside the order, which may be
+/// shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SecretFile {
+    /// Where inside: below a directory of its own that is not kept, as `/run` is.
+    pub at: Octets,
+    /// How long it is.
+    pub bytes: usize,
+    /// What is in it.
+    #[serde(skip)]
+    pub content: Vec<u8>,
+}
+
+impl SecretFile {
+    /// One with this in it.
+    #[must_use]
+    pub fn new(at: Octets, content: Vec<u8>) -> Self {
+        Self { at, bytes: content.len(), content }
+    }
+}
+
+impl fmt::Debug for SecretFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SecretFile").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl Order {
+    /// What goes beside the order, if anything does.
+    pub(crate) fn beside(&self) -> io::Result<Option<OwnedFd>> {
+        if self.secrets.is_empty() {
+            return Ok(None);
+        }
+        let memory = rustix::fs::memfd_create("atoll", MemfdFlags::CLOEXEC)?;
+        let mut file = File::from(memory);
+        for secret in &self.secrets {
+            file.write_all(&secret.content)?;
+        }
+        Ok(Some(file.into()))
+    }
+
+    /// Takes what came beside it.
+    pub(crate) fn take_beside(&mut self, beside: Option<OwnedFd>) -> io::Result<()> {
+        if self.secrets.is_empty() {
+            return Ok(());
+        }
+        let file = File::from(beside.ok_or(io::ErrorKind::InvalidData)?);
+        let mut at = 0;
+        for secret in &mut self.secrets {
+            secret.content = vec![0; secret.bytes];
+            file.read_exact_at(&mut secret.content, at)?;
+            at += secret.bytes as u64;
+        }
+        Ok(())
+    }
 }
 
 /// Authorities that programs trust.

@@ -121,7 +121,7 @@ fn take_order(orders: &OwnedFd, takes: &OwnedFd, pool: &Waiting, resident: Pid) 
     // Names are for people who look at processes.
     rustix::thread::set_name(c"atoll-maker").ok();
     let mut buffer = vec![0; BYTES_MAX];
-    let received = atoll_sys::scm::receive(orders.as_fd(), &mut buffer);
+    let received = atoll_sys::scm::receive_all(orders.as_fd(), &mut buffer);
     let begun_us = now_us();
     // What is made from here on outlives the resident process.
     if rustix::process::set_parent_process_death_signal(None).is_err() {
@@ -133,8 +133,11 @@ fn take_order(orders: &OwnedFd, takes: &OwnedFd, pool: &Waiting, resident: Pid) 
     };
     // An order that nobody waits for is none; and only our server writes here: it is of
     // another version, if it is ill.
-    if let Ok((length @ 1.., Some(reply))) = received
-        && let Ok(order) = serde_json::from_slice::<Order>(&buffer[..length])
+    if let Ok((length @ 1.., fds)) = received
+        && let mut fds = fds.into_iter()
+        && let Some(reply) = fds.next()
+        && let Ok(mut order) = serde_json::from_slice::<Order>(&buffer[..length])
+        && order.take_beside(fds.next()).is_ok()
     {
         let word = if order.capture.is_some() { WITH_CAPTURE } else { WITHOUT_CAPTURE };
         maker::make(&order, &reply, pool, begun_us, || has_taken(word));

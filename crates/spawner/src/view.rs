@@ -58,6 +58,9 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
         let shown = host::image(root.as_path(), &places);
         view.extend(shown.map_err(|error| Failed::new("image", &error, 0))?);
     }
+    for secret in &order.secrets {
+        view.extend(host::secret_file(secret.at.as_path(), &secret.content));
+    }
     if let Some(trust) = &order.trust {
         let root = writable_root.map(|layers| of_layers(Path::new("/"), layers));
         let overlays = order.overlays.iter().map(|one| of_layers(one.at.as_path(), &one.layers));

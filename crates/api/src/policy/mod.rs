@@ -49,8 +49,8 @@ pub use merge::{
     write_refusal,
 };
 pub use network::{
-    BudgetsSection, NetworkMode, NetworkRule, NetworkSection, RuleList, SecretBinding, SecretUse,
-    UpstreamProxy,
+    BudgetsSection, NetworkMode, NetworkRule, NetworkSection, RuleList, SECRET_FILES,
+    SecretBinding, SecretUse, UpstreamProxy, is_place_of_secrets,
 };
 pub use parse::{MAX_DOCUMENT_BYTES, ParseError, ParseErrorKind, ParseErrors, parse};
 pub(crate) use pattern::component_matches;

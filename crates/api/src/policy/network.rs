@@ -8,7 +8,7 @@ use super::value::{Bytes, Limit, ValueError, word_error};
 use crate::secret::SecretName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// What the sandbox may reach. The order is from widest to strictest.
@@ -237,6 +237,16 @@ impl fmt::Debug for UpstreamProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Where files with secrets may be: a place of the sandbox's own, which is gone with its processes and
+/// was never on a disk.
+pub const SECRET_FILES: &str = "/run/secrets";
+
+/// Whether a file with a secret may be there.
+#[must_use]
+pub fn is_place_of_secrets(path: &Path) -> bool {
+    path.strip_prefix(SECRET_FILES).is_ok_and(|rest| rest != Path::new(""))
 }
 
 /// What becomes of a stored secret.

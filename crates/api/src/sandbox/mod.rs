@@ -174,6 +174,9 @@ pub struct Sandbox {
     /// Commands that are run in it only when a person approves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exec_ask: Vec<ExecPattern>,
+    /// Files inside with the values of secrets, which whatever runs there can read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secret_files: Vec<String>,
     /// Labels that its maker gave it.
     pub labels: BTreeMap<String, String>,
     /// Limits in force.

@@ -4,18 +4,14 @@
 use crate::error::CliError;
 use crate::policy::network;
 use crate::serve::places::Places;
-use atoll_api::policy::{Network as Said, SecretBinding};
+use atoll_api::policy::{Network as Said, SECRET_FILES, SecretBinding, is_place_of_secrets};
 use atoll_api::secret::SecretName;
 use atoll_egress::control::Binding;
 use atoll_egress::secret::{Secret, carried};
 use atoll_engine::secrets::stored_name;
 use atoll_store::secret::{Secrets, Value};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-/// Where files with secrets may be: a place of the sandbox's own, which is gone with it and was
-/// never on a disk.
-const PLACE: &str = "/run/secrets";
+use std::path::PathBuf;
 
 /// Secrets that go along with requests, with the placeholders that the command gets.
 pub(super) fn bindings(
@@ -57,9 +53,8 @@ pub(super) fn files(said: &Said) -> Result<Vec<(PathBuf, Value)>, CliError> {
     let mut files = Vec::new();
     for (name, secret) in &said.secrets {
         let SecretBinding::File(path) = &secret.value else { continue };
-        let below = path.strip_prefix(PLACE);
-        if !below.is_ok_and(|rest| rest != Path::new("")) {
-            let why = format!("its file {} is not below {PLACE}", path.display());
+        if !is_place_of_secrets(path) {
+            let why = format!("its file {} is not below {SECRET_FILES}", path.display());
             return Err(unusable(name, why));
         }
         files.push((path.clone(), stored(name)?));

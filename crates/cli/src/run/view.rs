@@ -160,8 +160,7 @@ pub(crate) fn build(given: &Given<'_>) -> Result<View, ImageError> {
     }
     for (at, value) in given.secrets {
         make_room(&mut view, at);
-        let content = value.as_bytes().to_vec();
-        view.push(Entry::new(at, What::File { content, mode: 0o400 }));
+        view.extend(host::secret_file(at, value.as_bytes()));
     }
     if let System::Image(root) = given.system {
         let places: Vec<PathBuf> = view.iter().map(|entry| entry.at.clone()).collect();

@@ -14,6 +14,7 @@ pub use progress::Progress;
 
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{Env, Limits, Tier};
+use atoll_store::secret::Value;
 use atoll_sys::capture::Listeners;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,6 +35,8 @@ pub struct Spec {
     pub capture: Option<Vec<u16>>,
     /// The certificate of an authority, in PEM, that programs are to trust beside the image's.
     pub certificate: Option<String>,
+    /// Files with the values of secrets, which are nowhere but in the sandbox's own memory.
+    pub secrets: Vec<(PathBuf, Value)>,
 }
 
 /// A sandbox whose processes run or are frozen.

@@ -205,9 +205,6 @@ fn network(shared: &Shared, request: &CreateSandbox) -> Result<Option<Remembered
         return Err(lacks("network"));
     }
     let understood = network_can_be(shared, policy).map_err(CreateError::Network)?;
-    if policy.secrets.iter().any(|secret| secret.file.is_some()) {
-        return Err(lacks("secret_files"));
-    }
     Remembered::new(policy.clone(), &understood).map(Some).map_err(CreateError::Prepare)
 }
 

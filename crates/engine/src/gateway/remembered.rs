@@ -2,17 +2,21 @@
 
 use super::kept::Kept;
 use super::rules::{self, Placeholders};
+use crate::error::chain;
 use crate::network::{Network, NetworkError, policy};
+use crate::secrets::stored_name;
 use atoll_api::id::SandboxId;
-use atoll_api::network::NetworkPolicy;
+use atoll_api::network::{NetworkPolicy, NetworkSecret};
+use atoll_api::secret::SecretName;
 use atoll_egress::control::{Addition, Rules};
 use atoll_egress::gateway::{self, STAND_INS};
 use atoll_egress::secret::SecretError;
 use atoll_egress::stand_in;
 use atoll_egress::tls::{Authority, AuthorityError};
-use atoll_store::secret::Secrets;
+use atoll_store::secret::{Secrets, Value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::PathBuf;
 
 /// A policy with what goes along with it for the sandbox's whole life.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +86,29 @@ impl Remembered {
             Ok(network) => rules::variables(&self.policy, &network, &self.placeholders),
             Err(_) => Vec::new(),
         }
+    }
+
+    /// Files inside with the values of secrets.
+    pub(crate) fn secret_files(&self) -> impl Iterator<Item = String> {
+        self.policy.secrets.iter().filter_map(|secret| secret.file.clone())
+    }
+
+    /// The same with the values that the secrets have now. Of one that is not kept, or cannot be
+    /// read, there is no file.
+    pub(crate) fn secrets(&self, stored: &Secrets) -> Vec<(SecretName, PathBuf, Value)> {
+        let of_file = |secret: &NetworkSecret| {
+            let path = PathBuf::from(secret.file.as_ref()?);
+            let value = match stored.get(&stored_name(&secret.name)) {
+                Ok(value) => value,
+                Err(error) => {
+                    let cause = chain(&error);
+                    tracing::warn!(secret = %secret.name, cause, "a secret cannot be read");
+                    None
+                }
+            };
+            Some((secret.name.clone(), path, value?))
+        };
+        self.policy.secrets.iter().filter_map(of_file).collect()
     }
 
     /// It was understood when it was taken; a later version may see that otherwise.

@@ -2,6 +2,7 @@
 
 use super::Owner;
 use super::mailbox::Reply;
+use crate::backend::Spec;
 use crate::error::{OperationError, chain};
 use crate::gateway::OpenError;
 use crate::records::Fate;
@@ -66,6 +67,25 @@ impl Owner {
         }
     }
 
+    /// What its backend has to know for a start, with the secrets that are shown inside as they are
+    /// now.
+    pub(super) async fn spec(&self) -> Spec {
+        let mut spec = self.record.spec();
+        let network = self.record.network.clone();
+        let Some(network) = network.filter(|network| network.secret_files().next().is_some())
+        else {
+            return spec;
+        };
+        let stored = Arc::clone(&self.shared.oversight.secrets);
+        let secrets = spawn_blocking(move || network.secrets(&stored)).await;
+        for (name, path, value) in secrets.expect("it does not panic") {
+            let what = AuditKind::SecretShown { name, path: path.to_string_lossy().into_owned() };
+            self.shared.oversight.tell(Some(self.record.id), what);
+            spec.secrets.push((path, value));
+        }
+        spec
+    }
+
     /// Tells what it may reach.
     pub(super) fn tell_network(&self, reply: Reply<Option<NetworkPolicy>>) {
         reply.give(Ok(self.record.network.as_ref().map(|network| network.policy.clone())));
@@ -85,10 +105,6 @@ impl Owner {
         };
         let understood = crate::engine::network_can_be(&self.shared, &policy)
             .map_err(|source| OperationError::Network { id, source })?;
-        if policy.secrets.iter().any(|secret| secret.file.is_some()) {
-            let capability = "secret_files";
-            return Err(OperationError::Unsupported { id, tier, capability });
-        }
         let changed = known.changed(policy.clone(), &understood);
         let changed = changed.map_err(|source| OperationError::Prepare { id, source })?;
         let before = self.record.clone();

@@ -98,7 +98,7 @@ impl Owner {
         &mut self,
         progress: &Arc<Progress>,
     ) -> Result<Result<Alive, BackendError>, CreationFailure> {
-        let (spec, reports) = (self.record.spec(), progress.clone());
+        let (spec, reports) = (self.spec().await, progress.clone());
         let (backend, id) = (Arc::clone(&self.shared.backend), self.record.id);
         let mut work = task::spawn_blocking(move || {
             backend.create(id, &spec, &reports)?;
@@ -200,7 +200,7 @@ impl Owner {
 
     async fn start_again(&mut self) -> Result<(), OperationError> {
         self.intend(Step::Resume, EventKind::Resuming).await.map_err(self.unwritten())?;
-        let (spec, progress) = (self.record.spec(), Progress::new(Instant::now()));
+        let (spec, progress) = (self.spec().await, Progress::new(Instant::now()));
         let alive = self.call(move |backend, id| backend.start(id, &spec, &progress)).await;
         match alive.and_then(|alive| self.lives(alive)) {
             Ok(()) => {

@@ -70,7 +70,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// What its backend has to know.
+    /// What its backend has to know, but for the values of secrets.
     pub fn spec(&self) -> Spec {
         let network = self.network.as_ref();
         let mut env = self.env.clone();
@@ -81,6 +81,7 @@ impl Record {
             limits: self.limits,
             capture: network.map(Remembered::ports),
             certificate: network.and_then(Remembered::certificate),
+            secrets: Vec::new(),
         }
     }
 
@@ -96,6 +97,7 @@ impl Record {
             tier: self.tier,
             workspace: self.workspace.clone(),
             exec_ask: self.exec_ask.clone(),
+            secret_files: self.network.iter().flat_map(Remembered::secret_files).collect(),
             labels: self.labels.clone(),
             limits: self.limits,
             lifecycle: self.lifecycle,

@@ -96,6 +96,7 @@ impl Host {
             open_files: Some(256),
             processes: None,
             capture: None,
+            secrets: Vec::new(),
             trust: None,
         }
     }

@@ -183,6 +183,7 @@ class SandboxInfo:
     holds: tuple[Hold, ...]
     timeline: Timeline
     exec_ask: tuple[str, ...] = ()
+    secret_files: tuple[str, ...] = ()
     name: str | None = None
     lease_ends_at: datetime | None = None
     workspace: str | None = None

@@ -351,6 +351,13 @@ export interface components {
              */
             port: number;
         } | {
+            /** @enum {string} */
+            kind: "secret_shown";
+            /** @description Its name. */
+            name: components["schemas"]["SecretName"];
+            /** @description The file. */
+            path: string;
+        } | {
             /** @description Where it went. */
             host: string;
             /** @enum {string} */
@@ -1469,7 +1476,11 @@ export interface components {
             at?: string[];
             /** @description The variable inside that holds what stands for it. */
             env?: string;
-            /** @description The file inside that has the value itself: whatever runs there can read it and send it on. */
+            /**
+             * @description The file inside, below `/run/secrets`, that has the value itself: whatever runs there can read
+             *     it and send it on. It has the value that the secret has when its sandbox is started, until that
+             *     is stopped.
+             */
             file?: string;
             /** @description Its name. */
             name: components["schemas"]["SecretName"];
@@ -1684,6 +1695,8 @@ export interface components {
             limits: components["schemas"]["Limits"];
             /** @description Its name, if it was given one. */
             name?: components["schemas"]["SandboxName"];
+            /** @description Files inside with the values of secrets, which whatever runs there can read. */
+            secretFiles?: string[];
             /** @description Where in its life it is. */
             state: components["schemas"]["State"];
             /** @description When it came into its state. */

@@ -9,8 +9,9 @@ use crate::error::chain;
 use atoll_api::id::SandboxId;
 use atoll_jail::host::Account;
 use atoll_protocol::octets::Octets;
-use atoll_spawner::order::{Bind, Image, Order, Root, Trust};
+use atoll_spawner::order::{Bind, Image, Order, Root, SecretFile, Trust};
 use atoll_store::image::Limits;
+use atoll_store::secret::Value;
 use rustix::io::Errno;
 use std::error::Error;
 use std::os::unix::fs::MetadataExt as _;
@@ -167,8 +168,13 @@ pub(super) fn order(
         // An ordinary server's own processes would count too.
         processes: rustix::process::geteuid().is_root().then_some(PROCESSES),
         capture: spec.capture.clone(),
+        secrets: spec.secrets.iter().map(secret).collect::<Result<_, _>>()?,
         trust,
     })
+}
+
+fn secret((at, value): &(PathBuf, Value)) -> Result<SecretFile, BackendError> {
+    Ok(SecretFile::new(octets(at)?, value.as_bytes().to_vec()))
 }
 
 /// The root inside, where there are ids for it.

@@ -10,6 +10,7 @@ fn spec() -> Spec {
         limits: Limits::default(),
         capture: None,
         certificate: None,
+        secrets: Vec::new(),
     }
 }
 

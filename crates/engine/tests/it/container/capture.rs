@@ -18,6 +18,7 @@ fn every_server_has_the_listeners_of_a_captured_network() {
         limits: atoll_api::sandbox::Limits::default(),
         capture,
         certificate: None,
+        secrets: Vec::new(),
     };
     let begin = |id, capture| {
         let backend = machine.backend();
