@@ -281,7 +281,8 @@ pub struct Approve {
 }
 
 /// Denies what was asked for, or takes back that it was approved. That holds for ten minutes for
-/// the same in that sandbox; then it may be asked for again.
+/// the same in that sandbox; then it may be asked for again. Requests to where a sandbox was let
+/// before may still go there for half a minute.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deny {

@@ -54,7 +54,10 @@ export class Approvals {
     return this.#transport.json({ method: "POST", path: `${path(approval)}/approve`, json: { scope, expiresInS } });
   }
 
-  /** Denies what was asked for, or takes back that it was approved; the agent reads the reason. */
+  /**
+   * Denies what was asked for, or takes back that it was approved; the agent reads the reason.
+   * Requests to where a sandbox was let before may still go there for half a minute.
+   */
   async deny(approval: string, options: { reason?: string } = {}): Promise<Approval> {
     return this.#transport.json({ method: "POST", path: `${path(approval)}/deny`, json: options });
   }

@@ -692,7 +692,8 @@ export interface components {
         DenialProtocol: "dns" | "tcp" | "tls" | "http";
         /**
          * @description Denies what was asked for, or takes back that it was approved. That holds for ten minutes for
-         *     the same in that sandbox; then it may be asked for again.
+         *     the same in that sandbox; then it may be asked for again. Requests to where a sandbox was let
+         *     before may still go there for half a minute.
          */
         Deny: {
             /** @description Why, for the agent to read; without control characters. */

@@ -52,7 +52,10 @@ class AsyncApprovals:
         return await self._decide(approval, "approve", body(scope=scope, expires_in_s=seconds))
 
     async def deny(self, approval: str, *, reason: str | None = None) -> Approval:
-        """Denies what was asked for, or takes back that it was approved; the agent reads the reason."""
+        """Denies what was asked for, or takes back that it was approved; the agent reads the reason.
+
+        Requests to where a sandbox was let before may still go there for half a minute.
+        """
         return await self._decide(approval, "deny", body(reason=reason))
 
     async def _decide(self, approval: str, verb: str, request: dict[str, Any]) -> Approval:
