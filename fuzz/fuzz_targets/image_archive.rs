@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut names: Vec<_> =
         std::fs::read_dir(base.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    assert_eq!(names, ["layers", "outside", "root"]);
+    assert_eq!(names, ["image-layers", "outside", "root"]);
     check_modes(&root);
     layers.iter().for_each(|tree| check_modes(tree));
 });

@@ -41,7 +41,7 @@ pub enum ErrorCode {
     /// It contradicts something that is there, such as a name that is taken.
     Conflict,
     /// Nothing answers at the port, or what answers does not speak HTTP;
-    /// `details.listening` says which ports could be meant.
+    /// `details.listening` says which ports could be meant. Or a registry does not answer.
     Unreachable,
     /// A fault of ours or of the host; the server's log has its cause.
     Internal,
@@ -116,6 +116,12 @@ pub struct ErrorDetails {
     /// The most that the limit allows, in its own unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_value: Option<u64>,
+    /// Bytes that are needed at least, where there is no room for something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needed_bytes: Option<u64>,
+    /// Bytes that may still be taken there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub free_bytes: Option<u64>,
     /// The capability flag that the tier lacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capability: Option<String>,
@@ -133,7 +139,10 @@ pub struct ErrorDetails {
     pub approval_id: Option<ApprovalId>,
     /// What of several things that `code` can mean: `program_not_found` and
     /// `program_not_executable` of a command, `directory_not_usable` of where it starts,
-    /// `exec_not_found`, and `approval-pending`, `approval-denied` and `approval-expired`.
+    /// `exec_not_found`; `approval-pending`, `approval-denied` and `approval-expired`; and of an
+    /// image `image-not-found`, `image-not-here`, `image-in-use`, `image-damaged`, `image-refused`,
+    /// `image-not-understood`, `registry-unreachable`, `registry-unauthorised`, `registry-limited` and
+    /// `registry-answer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The error number of the sandbox's system, where it was that which refused.

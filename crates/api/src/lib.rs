@@ -14,6 +14,7 @@ pub mod files;
 pub mod git;
 pub mod id;
 pub mod ignore;
+pub mod image;
 pub mod key;
 pub mod name;
 pub mod network;

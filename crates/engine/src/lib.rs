@@ -10,6 +10,7 @@
 //! | what a start does with what it finds | [`reconcile`] |
 //! | who changes a sandbox, and how | `owner` |
 //! | what a person has to decide | [`approvals`] |
+//! | which images there are, and how they come here | [`images`] |
 //! | what is secret | [`secrets`] |
 //! | what may be reached | [`network`], [`gateway`] |
 //! | what is told to who looks back later | [`audit`] |
@@ -31,6 +32,7 @@ pub mod error;
 pub mod exposure;
 pub mod gateway;
 pub mod guest;
+pub mod images;
 pub mod inside;
 pub mod lifecycle;
 pub mod network;

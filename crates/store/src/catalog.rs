@@ -181,23 +181,64 @@ impl Catalog {
     }
 
     /// Takes a name away, and the image too if that was its last one; or the image with all its
-    /// names, if `text` is none of them.
+    /// names, if `text` is none of them. An image that `is_used` is not removed, which is said;
+    /// it is asked while nobody can begin to use one by [`Self::while_there`].
     ///
     /// # Errors
     ///
-    /// When something cannot be removed.
-    pub fn remove(&self, image: &Image, text: &str) -> Result<(), CatalogError> {
+    /// When something cannot be removed, and what `is_used` fails with.
+    pub fn remove<E: From<CatalogError>>(
+        &self,
+        image: &Image,
+        text: &str,
+        is_used: impl FnOnce() -> Result<bool, E>,
+    ) -> Result<bool, E> {
         let _lock = self.lock()?;
         let name = whole_name(text);
         let is_name = image.names.iter().any(|named| named.name == name);
+        let is_last = !is_name || image.names.len() == 1;
+        if is_last && is_used()? {
+            return Ok(false);
+        }
         let names = image.names.iter().filter(|named| !is_name || named.name == name);
         for named in names {
             self.unlink(&self.name_path(&named.name))?;
         }
-        if !is_name || image.names.len() == 1 {
+        if is_last {
             self.unlink(&self.image_path(&image.record.id))?;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Does something while an image is there, and nobody can remove it; nothing if it is not.
+    /// `work` is given the file that it is written down in.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be locked.
+    pub fn while_there<T>(
+        &self,
+        id: &Digest,
+        work: impl FnOnce(&Path) -> T,
+    ) -> Result<Option<T>, CatalogError> {
+        let _lock = self.lock()?;
+        let path = self.image_path(id);
+        Ok(path.exists().then(|| work(&path)))
+    }
+
+    /// The image that is written down in a file, and its layers.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub fn read_file(&self, path: &Path) -> Result<Option<Record>, CatalogError> {
+        self.read(path)
+    }
+
+    /// Whether this file is one of those that images are written down in.
+    #[must_use]
+    pub fn has_file(&self, path: &Path) -> bool {
+        path.parent().is_some_and(|above| above == self.path.join("images"))
     }
 
     /// All layers of all images.
@@ -329,6 +370,15 @@ mod tests {
         Named { name: whole_name(name), image: Digest::of(&[n]), manifest, stamp }
     }
 
+    fn remove(catalog: &Catalog, image: &Image, text: &str) {
+        let is_used = |used| move || Ok::<_, CatalogError>(used);
+        let is_last = image.names.len() == 1 || text.len() == 64;
+        assert_eq!(catalog.remove(image, text, is_used(true)).unwrap(), !is_last);
+        if is_last {
+            assert!(catalog.remove(image, text, is_used(false)).unwrap());
+        }
+    }
+
     #[test]
     fn images_are_found_by_all_that_they_are_called() {
         let dir = tempfile::tempdir().unwrap();
@@ -355,13 +405,13 @@ mod tests {
         assert_eq!(id("python:3"), Some(Digest::of(&[2])));
         assert_eq!(id("python"), one);
         let image = catalog.find("python").unwrap().unwrap();
-        catalog.remove(&image, "python").unwrap();
+        remove(&catalog, &image, "python");
         assert_eq!(id(&hex), None);
         // By its digest an image goes with all its names.
         let two = Digest::of(&[2]).hex();
         let image = catalog.find(&two).unwrap().unwrap();
         assert_eq!(image.names.len(), 2);
-        catalog.remove(&image, &two).unwrap();
+        remove(&catalog, &image, &two);
         assert_eq!(catalog.list().unwrap(), []);
         assert_eq!(id("x.example/a:b"), None);
     }

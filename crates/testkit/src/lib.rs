@@ -8,6 +8,7 @@ pub mod liar;
 pub mod picture;
 pub mod process;
 pub mod pty;
+pub mod registry;
 pub mod run;
 pub mod skip;
 pub mod stand_in;

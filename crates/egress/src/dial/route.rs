@@ -97,6 +97,26 @@ impl Route {
         }
         match &*via {
             Via::Direct => connect(&addresses, port).await.map_err(DialError::Connect),
+            Via::Http { .. } | Via::Socks5 { .. } => self.reach(&via, host, port).await,
+        }
+    }
+
+    /// Connects to a host that the user named, which may be anywhere, in this way.
+    ///
+    /// # Errors
+    ///
+    /// See [`DialError`]; never that something is refused.
+    pub async fn reach(&self, via: &Via, host: &Host, port: u16) -> Result<TcpStream, DialError> {
+        match via {
+            Via::Direct => {
+                let addresses = match host {
+                    Host::Address(address) => vec![*address],
+                    Host::Name(name) => {
+                        self.lookups.addresses(name, true).await.map_err(DialError::Lookup)?
+                    }
+                };
+                connect(&addresses, port).await.map_err(DialError::Connect)
+            }
             Via::Http { host: proxy, port: at, login } => {
                 let stream = self.proxy(proxy, *at).await?;
                 super::proxy::http(stream, host, port, login.as_ref())

@@ -7,6 +7,7 @@ mod alone;
 mod callers;
 mod container;
 mod guest;
+mod images;
 mod life;
 mod random;
 mod records;

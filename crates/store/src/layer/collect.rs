@@ -76,8 +76,9 @@ impl Layers {
         let mut collected = Collected::default();
         {
             let _collecting = self.shelf.lock(COLLECT).map_err(error)?;
-            let mut kept = roots()?;
-            kept.extend(self.pinned().map_err(error)?);
+            // Pins first: who gives one up has written down before who has the layers.
+            let mut kept = self.pinned().map_err(error)?;
+            kept.extend(roots()?);
             for (layer, info) in self.list()? {
                 if !kept.contains(&layer) {
                     self.shelf.take_away(OsStr::new(&layer.file_name())).map_err(error)?;

@@ -3,7 +3,7 @@
 //! A layer is kept as an overlay takes it for a lower one, under the sha256 of its archive when
 //! decompressed (its "diff id"), so that the same layer is there once however it was packed.
 //!
-//! | name below `layers` | what |
+//! | name below `image-layers` | what |
 //! |---|---|
 //! | `sha256-HEX/tree` | the files, with the marks of an overlay; the directory appears complete or not at all |
 //! | `sha256-HEX/layer.json` | how much it holds |
@@ -77,7 +77,7 @@ pub enum LayerError {
     Store { path: PathBuf, source: io::Error },
     #[error("could not unpack layer {diff_id}")]
     Unpack { diff_id: Digest, source: UnpackError },
-    #[error("layer {expected} came as {found}: it is damaged, or somebody changed it")]
+    #[error("layer {expected} came as {found}")]
     Digest { expected: Digest, found: Digest },
     #[error("layer {diff_id} is {found} bytes long, and was to be {expected}")]
     Length { diff_id: Digest, expected: u64, found: u64 },
@@ -86,13 +86,13 @@ pub enum LayerError {
 }
 
 impl Layers {
-    /// Opens `state/layers`, making it if need be.
+    /// Opens `state/image-layers`, making it if need be.
     ///
     /// # Errors
     ///
     /// When it cannot be made or opened, or others could write to it.
     pub fn open(state: &Path) -> Result<Self, LayerError> {
-        let path = state.join("layers");
+        let path = state.join("image-layers");
         let shelf = Shelf::open(path.clone(), "locks")
             .map_err(|source| LayerError::Store { path, source })?;
         let is_root = rustix::process::geteuid().is_root();

@@ -2,6 +2,7 @@
 
 use super::support::archive::Archive;
 use super::support::as_root_and_user;
+use atoll_store::catalog::CatalogError;
 use atoll_store::digest::Digest;
 use atoll_store::import::{ImportError, Store};
 use atoll_store::layer::LayerError;
@@ -230,7 +231,7 @@ both! {
         let collect = |kept: BTreeSet<Digest>| case.store.collect(|| Ok(kept)).unwrap().layers;
         assert_eq!(collect(BTreeSet::new()), 0);
         let image = case.store.catalog.find(&name).unwrap().unwrap();
-        case.store.catalog.remove(&image, &name).unwrap();
+        assert!(case.store.catalog.remove(&image, &name, || Ok::<_, CatalogError>(false)).unwrap());
         assert_eq!(collect(BTreeSet::from([Digest::of(&base())])), 1);
         assert!(case.store.has_all(&[Digest::of(&base())]));
         assert_eq!(collect(BTreeSet::new()), 1);
@@ -268,7 +269,7 @@ both! {
             assert_eq!(there, known);
         }
         // Nothing of all this is left over.
-        for name in std::fs::read_dir(case.dir.path().join("layers")).unwrap() {
+        for name in std::fs::read_dir(case.dir.path().join("image-layers")).unwrap() {
             let name = name.unwrap().file_name().into_string().unwrap();
             assert!(name == "locks" || Digest::from_file_name(&name).is_some(), "{name}");
         }
@@ -311,7 +312,7 @@ fn import_for_ever() {
         if round == 1 {
             println!("round 1");
         }
-        store.catalog.remove(&image, &name).unwrap();
+        store.catalog.remove(&image, &name, || Ok::<_, CatalogError>(false)).unwrap();
         store.collect(|| Ok(BTreeSet::new())).unwrap();
     }
 }

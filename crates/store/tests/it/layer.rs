@@ -45,7 +45,7 @@ impl Case {
 
     /// What may be there beside locks.
     fn names(&self) -> BTreeSet<String> {
-        let names = std::fs::read_dir(self.dir.path().join("layers")).unwrap();
+        let names = std::fs::read_dir(self.dir.path().join("image-layers")).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names.filter(|name| name != "locks").collect()
     }
@@ -290,7 +290,7 @@ both! {
         let [rooted, pinned, loose] = ["1", "2", "3"].map(|n| case.add(Archive::new().file("a", n)));
         let pin = case.layers.pin(&[pinned]).unwrap();
         // As a process leaves it that is killed.
-        let left = case.dir.path().join("layers/locks/pin-0000000000000000");
+        let left = case.dir.path().join("image-layers/locks/pin-0000000000000000");
         std::fs::write(&left, format!("{loose}\n")).unwrap();
         let collect = || case.layers.collect(|| Ok::<_, LayerError>(BTreeSet::from([rooted])));
         let collected = collect().unwrap();
