@@ -9,9 +9,9 @@ use crate::node::{FileKind, Stamp};
 use crate::xattr;
 use rustix::fs::{Mode, OFlags, XattrFlags};
 use rustix::io::{Errno, Result};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 /// Who mounted the overlay, which decides where it keeps its marks.
@@ -28,11 +28,14 @@ pub enum Format {
 
 impl Format {
     fn name(self, mark: &str) -> OsString {
-        let prefix = match self {
+        format!("{}{mark}", self.prefix()).into()
+    }
+
+    fn prefix(self) -> &'static str {
+        match self {
             Self::Trusted => "trusted.overlay.",
             Self::User => "user.overlay.",
-        };
-        format!("{prefix}{mark}").into()
+        }
     }
 
     fn mark(self, fd: impl AsFd, mark: &str) -> Result<Option<Vec<u8>>> {
@@ -95,6 +98,24 @@ pub fn mark_copied(dir: &Path, format: Format) -> std::io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = rustix::fs::open(dir, flags, Mode::empty())?;
     Ok(set_copied(format, dir)?)
+}
+
+/// Whether an attribute is a mark, rather than one that a program gave a file within an
+/// overlay: the kernel escapes those by a second `overlay.`.
+pub(crate) fn is_mark(format: Format, name: &OsStr) -> bool {
+    let rest = name.as_bytes().strip_prefix(format.prefix().as_bytes());
+    rest.is_some_and(|rest| !rest.starts_with(b"overlay."))
+}
+
+/// The mark that hides whatever the lower has, as an attribute.
+pub(crate) fn opaque(format: Format) -> (OsString, Vec<u8>) {
+    (format.name("opaque"), b"y".to_vec())
+}
+
+/// The mark that leads on to another place in the lower: a name in the same directory, or a
+/// path from the top that begins with a slash.
+pub(crate) fn redirect(format: Format, to: OsString) -> (OsString, Vec<u8>) {
+    (format.name("redirect"), to.into_vec())
 }
 
 /// Marks a directory as hiding whatever the lower has there, which also ends its

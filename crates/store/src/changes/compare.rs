@@ -107,7 +107,7 @@ fn same_content(view: &View, path: &Path, wanted: &Wanted, host: &Stamp) -> Resu
 
 /// Compares `size` bytes, stepping over what is a hole in both, so that a
 /// sparse file of any length costs only its data.
-fn same_bytes(one: &OwnedFd, other: &OwnedFd, size: u64) -> Result<bool> {
+pub(crate) fn same_bytes(one: &OwnedFd, other: &OwnedFd, size: u64) -> Result<bool> {
     const CHUNK: usize = 128 * 1024;
     let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
     let mut at = 0;

@@ -5,10 +5,10 @@
 //! paths has a limit, and no directory is held open.
 
 use super::attributes::{self, Attributes};
+use super::entry::{Done, Entries, Made, may_open_up, open_quietly};
 use super::index::{self, Index};
 use super::up;
 use crate::beneath;
-use crate::content::Copier;
 use crate::node::{FileKind, Stamp};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
@@ -27,13 +27,8 @@ const BATCH: usize = 8192;
 /// Bytes of a directory that are read by one call.
 const LISTED: usize = 64 * 1024;
 
-/// Up to this length bytes are copied even where they could be shared: sharing waits for
-/// the disk, file by file.
-const SHARED_LEAST: u64 = 64 * 1024;
-
-/// What the owner needs to list, enter and read.
+/// What the owner needs to list and enter a directory.
 const ENTER: u32 = 0o500;
-const READ: u32 = 0o400;
 
 /// An earlier copy of the same tree, none of whose files will ever be written to.
 #[derive(Debug, Clone, Copy)]
@@ -122,7 +117,7 @@ pub enum CopyError {
 }
 
 impl CopyError {
-    fn new(path: &Path, step: Step, errno: Errno) -> Self {
+    pub(super) fn new(path: &Path, step: Step, errno: Errno) -> Self {
         let (path, source) = (path.to_owned(), errno.into());
         match errno {
             Errno::CANCELED => Self::Canceled,
@@ -163,13 +158,13 @@ pub fn copy(
     previous: Option<Previous<'_>>,
     is_canceled: &dyn Fn() -> bool,
 ) -> Result<(Copied, Index), CopyError> {
+    let is_relied_on = index::is_relied_on(source);
     let mut copy = Copy {
         previous,
         previous_dir: None,
         is_canceled,
-        is_relied_on: index::is_relied_on(source),
-        shares: true,
-        copier: Copier::default(),
+        is_relied_on,
+        entries: Entries::new(is_relied_on, is_canceled),
         copied: Copied::default(),
         index: Index::new(),
         links: HashMap::new(),
@@ -218,9 +213,7 @@ struct Copy<'c> {
     is_canceled: &'c dyn Fn() -> bool,
     /// Whether change times of the source can be relied on.
     is_relied_on: bool,
-    /// Whether the file system may be able to share blocks.
-    shares: bool,
-    copier: Copier,
+    entries: Entries<'c>,
     copied: Copied,
     index: Index,
     /// Files with several names: where the copy of each is.
@@ -300,10 +293,10 @@ impl Copy<'_> {
             .map_err(|errno| self.failed(Step::ReadAttributes, errno))?;
         let listed = open_quietly(at.source.as_fd(), Path::new(""), OFlags::DIRECTORY)
             .map_err(|errno| self.failed(Step::Open, errno))?;
-        self.entries(at, &listed)
+        self.list(at, &listed)
     }
 
-    fn entries(&mut self, at: &At, listed: &OwnedFd) -> Outcome<()> {
+    fn list(&mut self, at: &At, listed: &OwnedFd) -> Outcome<()> {
         let mut buffer = Vec::with_capacity(LISTED);
         let mut dir = RawDir::new(listed, buffer.spare_capacity_mut());
         loop {
@@ -356,18 +349,18 @@ impl Copy<'_> {
             self.copied.linked += 1;
             Some(stamp)
         } else {
-            match stamp.kind {
-                FileKind::File => self.file(at, &stamp, &name)?,
-                FileKind::Symlink | FileKind::Fifo | FileKind::Socket => {
-                    self.special(at, &stamp, &name)?
+            let done = self.entries.copy(&at.source, &at.copy, &stamp, &stamp, &name);
+            match done.map_err(|(step, errno)| self.unexpected_at(&name, step, errno))? {
+                Some(Done { made: Made::Shared, original }) => {
+                    self.copied.reflinked += 1;
+                    original
                 }
-                FileKind::CharDevice if stamp.is_null_device() => {
-                    self.special(at, &stamp, &name)?
+                Some(Done { made: Made::Copied { bytes }, original }) => {
+                    self.copied.copied += 1;
+                    self.copied.bytes_copied += bytes;
+                    original
                 }
-                FileKind::CharDevice
-                | FileKind::BlockDevice
-                | FileKind::Dir
-                | FileKind::Unknown => {
+                None => {
                     self.copied.left_out += 1;
                     return Ok(());
                 }
@@ -445,122 +438,6 @@ impl Copy<'_> {
         is_copy
     }
 
-    /// Copies a regular file. Gives what it was if the next copy may link it.
-    fn file(&mut self, at: &At, stamp: &Stamp, name: &OsStr) -> Outcome<Option<Stamp>> {
-        let (source, attributes) = self.open_file(at, stamp, name)?;
-        let failed = |step| move |errno| (step, errno);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mut copied = || {
-            // It may have been made unreadable and readable again by us.
-            let before = beneath::stamp(&source).map_err(failed(Step::Inspect))?;
-            let copy = rustix::fs::openat(&at.copy, name, flags, Mode::RUSR | Mode::WUSR)
-                .map_err(failed(Step::Make))?;
-            let is_shared = self.is_shared(&source, &copy, before.size);
-            let is_clean = if is_shared {
-                self.copied.reflinked += 1;
-                true
-            } else {
-                self.copied.copied += 1;
-                let is_clean =
-                    self.is_relied_on && atoll_sys::writeback::start(source.as_fd()).is_ok();
-                self.copied.bytes_copied += self
-                    .copier
-                    .copy(&source, &copy, &before, self.is_canceled)
-                    .map_err(failed(Step::CopyContent))?;
-                is_clean
-            };
-            attributes::set(&copy, stamp, &attributes)?;
-            let after = beneath::stamp(&source).map_err(failed(Step::Inspect))?;
-            Ok((is_clean && after.ctime == before.ctime).then_some(after))
-        };
-        let copied = copied();
-        copied.map_err(|(step, errno)| self.failed_at(name, step, errno))
-    }
-
-    /// Opens a file for reading, and reads its attributes, also where its mode denies both.
-    fn open_file(&self, at: &At, stamp: &Stamp, name: &OsStr) -> Outcome<(OwnedFd, Attributes)> {
-        let path = Path::new(name);
-        let open = || {
-            let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-            let fd = open_quietly(at.source.as_fd(), path, flags);
-            let fd = fd.map_err(|errno| (Step::Open, errno))?;
-            let attributes =
-                attributes::read(&fd).map_err(|errno| (Step::ReadAttributes, errno))?;
-            Ok((fd, attributes))
-        };
-        let opened = if stamp.mode & READ == 0 && may_open_up(stamp) {
-            let object = beneath::handle(at.source.as_fd(), path)
-                .and_then(|object| {
-                    beneath::chmod(&object, stamp.mode | READ)?;
-                    Ok(object)
-                })
-                .map_err(|errno| self.failed_at(name, Step::Open, errno))?;
-            let opened = open();
-            beneath::chmod(&object, stamp.mode)
-                .map_err(|errno| self.failed_at(name, Step::Open, errno))?;
-            opened
-        } else {
-            open()
-        };
-        let (fd, attributes) =
-            opened.map_err(|(step, errno)| self.unexpected_at(name, step, errno))?;
-        let found =
-            beneath::stamp(&fd).map_err(|errno| self.failed_at(name, Step::Inspect, errno))?;
-        if found.id() != stamp.id() || found.kind != FileKind::File {
-            return Err(CopyError::Moved { path: self.path.join(name) });
-        }
-        Ok((fd, attributes))
-    }
-
-    /// Lets the copy have the blocks of the original, where that is possible and worth it.
-    fn is_shared(&mut self, source: &OwnedFd, copy: &OwnedFd, size: u64) -> bool {
-        if !self.shares || size < SHARED_LEAST {
-            return false;
-        }
-        match rustix::fs::ioctl_ficlone(copy, source) {
-            Ok(()) => true,
-            Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::XDEV | Errno::NOSYS) => {
-                self.shares = false;
-                false
-            }
-            // Such as a file that is not to be copied on write beside others that are.
-            Err(_) => false,
-        }
-    }
-
-    /// Copies what has no content of its own. Gives what it was, as [`Self::file`].
-    fn special(&mut self, at: &At, stamp: &Stamp, name: &OsStr) -> Outcome<Option<Stamp>> {
-        let path = Path::new(name);
-        let mode = Mode::from_raw_mode(stamp.mode & 0o777);
-        let make = |kind| rustix::fs::mknodat(&at.copy, name, kind, mode, 0);
-        let failed = |step| move |errno| (step, errno);
-        let copy = || {
-            let object = beneath::handle(at.source.as_fd(), path).map_err(failed(Step::Open))?;
-            let found = beneath::stamp(&object).map_err(failed(Step::Inspect))?;
-            if found.id() != stamp.id() || found.kind != stamp.kind {
-                return Err((Step::Inspect, Errno::STALE));
-            }
-            let attributes = attributes::read(&object).map_err(failed(Step::ReadAttributes))?;
-            match stamp.kind {
-                FileKind::Symlink => rustix::fs::readlinkat(&object, "", Vec::new())
-                    .and_then(|target| rustix::fs::symlinkat(target, &at.copy, name)),
-                FileKind::Fifo => make(FileType::Fifo),
-                FileKind::Socket => make(FileType::Socket),
-                FileKind::File
-                | FileKind::Dir
-                | FileKind::CharDevice
-                | FileKind::BlockDevice
-                | FileKind::Unknown => make(FileType::CharacterDevice),
-            }
-            .map_err(failed(Step::Make))?;
-            let made = beneath::handle(at.copy.as_fd(), path).map_err(failed(Step::Open))?;
-            attributes::set(&made, stamp, &attributes)
-        };
-        copy().map_err(|(step, errno)| self.unexpected_at(name, step, errno))?;
-        self.copied.copied += 1;
-        Ok(Some(*stamp))
-    }
-
     /// Gives a directory that is done its attributes, and goes back to the one above.
     fn leave(&mut self, at: &mut At) -> Outcome<()> {
         let [.., level] = self.levels.as_slice() else { return Ok(()) };
@@ -633,30 +510,15 @@ impl Copy<'_> {
 /// Sorts out what only happens when somebody changes the tree meanwhile.
 fn moved_or(path: PathBuf, step: Step, errno: Errno) -> CopyError {
     match errno {
-        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE | Errno::XDEV | Errno::NXIO => {
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::STALE | Errno::NXIO => {
             CopyError::Moved { path }
         }
         errno => CopyError::new(&path, step, errno),
     }
 }
 
-/// Whether we can, and have to, widen a mode to get past it.
-fn may_open_up(stamp: &Stamp) -> bool {
-    let user = rustix::process::geteuid();
-    !user.is_root() && user.as_raw() == stamp.uid
-}
-
 fn is_copy_of(copy: &Stamp, original: &Stamp) -> bool {
     let facts =
         |stamp: &Stamp| (stamp.kind, stamp.size, stamp.mtime, stamp.mode, stamp.uid, stamp.gid);
     facts(copy) == facts(original)
-}
-
-/// Opens for reading without moving the access time, where we may.
-fn open_quietly(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    match beneath::open(dir, path, flags | OFlags::RDONLY | OFlags::NOATIME) {
-        // Only the owner, or root, may leave it alone.
-        Err(Errno::PERM) => beneath::open(dir, path, flags | OFlags::RDONLY),
-        other => other,
-    }
 }

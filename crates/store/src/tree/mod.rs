@@ -1,4 +1,5 @@
-//! Trees of files as a whole: copied, measured, and kept in subvolumes of btrfs.
+//! Trees of files as a whole: copied, measured, kept in subvolumes of btrfs; and stacks of
+//! them as layers of an overlay: compared, made one.
 //!
 //! What is in a tree belongs to a sandbox and is hostile: everything is reached by
 //! descriptor, one name at a time, and a link or a mount on the way is an error.
@@ -13,14 +14,21 @@
 //! the same file system is written too, which it would be anyway half a minute later.
 
 mod attributes;
+mod compare;
 mod copy;
+mod entry;
+mod flatten;
 mod index;
 mod measure;
+mod stack;
 mod subvolume;
 
+pub use compare::{Changed, CompareError, Compared, Difference, Side, compare};
 pub use copy::{Copied, CopyError, Previous, Step, copy};
+pub use flatten::{FlattenError, Flattened, flatten};
 pub use index::Index;
 pub use measure::{MeasureError, Measured, measure};
+pub use stack::Layer;
 pub(crate) use subvolume::is_subvolume_root;
 pub use subvolume::{SubvolumeError, create_subvolume, is_subvolume, snapshot};
 

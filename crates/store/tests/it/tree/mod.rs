@@ -3,6 +3,7 @@
 mod copy;
 mod disks;
 mod listing;
+mod stacks;
 
 use crate::support::{as_root_and_user, is_root};
 use atoll_store::tree::{self, Copied, CopyError, Index, Previous};
