@@ -3,7 +3,7 @@
 
 use crate::approval::{ApprovalStatus, GrantScope};
 use crate::exec::{EndCause, User};
-use crate::id::{ApprovalId, ExecId, SandboxId};
+use crate::id::{ApprovalId, ExecId, SandboxId, SnapshotId};
 use crate::name::SandboxName;
 use crate::secret::SecretName;
 use crate::time::Timestamp;
@@ -75,6 +75,23 @@ pub enum AuditKind {
     SandboxDeleted {
         /// Who or what wanted it, as in `request`.
         reason: String,
+    },
+    /// A snapshot was taken of a sandbox.
+    SnapshotTaken {
+        /// Which.
+        snapshot_id: SnapshotId,
+    },
+    /// A snapshot was deleted.
+    SnapshotDeleted {
+        /// Which.
+        snapshot_id: SnapshotId,
+        /// Who or what wanted it, as in `request` or `delete_after_ms`.
+        reason: String,
+    },
+    /// A sandbox was put back to a snapshot.
+    SandboxRestored {
+        /// Which.
+        snapshot_id: SnapshotId,
     },
     /// A command was started. Its environment and its input are not recorded.
     ExecStarted {
@@ -229,6 +246,9 @@ impl AuditKind {
             Self::ServerStopped => "server_stopped",
             Self::SandboxCreated { .. } => "sandbox_created",
             Self::SandboxDeleted { .. } => "sandbox_deleted",
+            Self::SnapshotTaken { .. } => "snapshot_taken",
+            Self::SnapshotDeleted { .. } => "snapshot_deleted",
+            Self::SandboxRestored { .. } => "sandbox_restored",
             Self::ExecStarted { .. } => "exec_started",
             Self::ExecEnded { .. } => "exec_ended",
             Self::SecretSet { .. } => "secret_set",

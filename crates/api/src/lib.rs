@@ -28,5 +28,6 @@ mod schema;
 pub mod secret;
 pub mod server;
 pub mod service;
+pub mod snapshot;
 pub mod time;
 pub mod wait;

@@ -1,5 +1,9 @@
 //! Errors of the engine, and the one place where each becomes an [`ApiError`].
 
+mod snapshot;
+
+pub use snapshot::SnapshotError;
+
 use crate::audit::AuditError;
 use crate::backend::BackendError;
 use crate::gateway::{OpenError, PrepareError};
@@ -9,7 +13,7 @@ use crate::network::NetworkError;
 use crate::records::RecordsError;
 use crate::state::Verb;
 use atoll_api::error::{ApiError, ErrorCode, ErrorDetails, Retry, TookEffect};
-use atoll_api::id::SandboxId;
+use atoll_api::id::{SandboxId, SnapshotId};
 use atoll_api::name::SandboxName;
 use atoll_api::ports::EXPOSURES_COUNT_MAX;
 use atoll_api::sandbox::{InvalidRequest, State, Tier};
@@ -79,6 +83,12 @@ pub enum CreateError {
     Capacity {
         /// The limit.
         sandboxes_max: usize,
+    },
+    /// There is no snapshot of that id.
+    #[error("there is no snapshot {id}")]
+    NoSnapshot {
+        /// The id.
+        id: SnapshotId,
     },
     /// The engine shuts down.
     #[error("the server shuts down")]
@@ -422,6 +432,12 @@ impl CreateError {
                 answer.retry = Retry::After { after_ms: CAPACITY_RETRY_MS };
                 answer.details.limit = Some("sandboxes_max".to_owned());
                 answer.details.limit_value = u64::try_from(*sandboxes_max).ok();
+                answer
+            }
+            Self::NoSnapshot { .. } => {
+                let next_step = "list the snapshots that there are";
+                let mut answer = hopeless(ErrorCode::Invalid, self, next_step);
+                answer.details.field = Some("snapshot".to_owned());
                 answer
             }
             Self::ShuttingDown => shutting_down(self),

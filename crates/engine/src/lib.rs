@@ -12,6 +12,7 @@
 //! | what a person has to decide | [`approvals`] |
 //! | which images there are, and how they come here | [`images`] |
 //! | what is secret | [`secrets`] |
+//! | what can be gone back to | [`snapshots`] |
 //! | what may be reached | [`network`], [`gateway`] |
 //! | what is told to who looks back later | [`audit`] |
 //! | what can be asked | [`Engine`] |
@@ -42,6 +43,7 @@ pub mod reconcile;
 pub mod records;
 pub mod secrets;
 mod services;
+pub mod snapshots;
 pub mod state;
 mod told;
 mod workspace;

@@ -39,6 +39,8 @@ fn words(what: &EventKind) -> (&'static str, Option<&str>) {
         EventKind::NetworkSet => ("network_set", None),
         EventKind::Exposed { .. } => ("exposed", None),
         EventKind::Unexposed { .. } => ("unexposed", None),
+        EventKind::Snapshotted { .. } => ("snapshotted", None),
+        EventKind::Restored { .. } => ("restored", None),
         EventKind::Failed { cause } => ("failed", Some(cause)),
         EventKind::Deleted { reason } => ("deleted", Some(reason)),
         EventKind::Removed => ("removed", None),
@@ -50,6 +52,7 @@ fn words(what: &EventKind) -> (&'static str, Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_api::id::SnapshotId;
 
     #[test]
     fn the_words_are_those_of_the_api() {
@@ -62,6 +65,8 @@ mod tests {
             EventKind::LifecycleSet,
             EventKind::NetworkSet,
             EventKind::Unexposed { port: 1 },
+            EventKind::Snapshotted { snapshot_id: SnapshotId::from_random([1; 10]) },
+            EventKind::Restored { snapshot_id: SnapshotId::from_random([1; 10]) },
             EventKind::Failed { cause: text() },
             EventKind::Deleted { reason: text() },
             EventKind::NotRemoved { cause: text() },

@@ -2,6 +2,7 @@
 
 use super::Workspace;
 use crate::exec::{ExecPattern, PATTERNS_COUNT_MAX};
+use crate::id::SnapshotId;
 use crate::name::SandboxName;
 use crate::network::NetworkPolicy;
 use crate::object::{object, some_object};
@@ -43,6 +44,12 @@ pub struct CreateSandbox {
     #[serde(default = "host_image")]
     #[schema(min_length = 1, max_length = 512)]
     pub image: String,
+    /// The snapshot that it begins with, in place of an image. Environment, limits, services, the
+    /// commands to ask about and the network are those of the sandbox that the snapshot was taken
+    /// of, where nothing else is said here: variables one by one, everything else as a whole. No
+    /// secret goes along with the network; who wants them names them again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<SnapshotId>,
     /// Environment of everything that runs in it.
     #[serde(default)]
     pub env: Env,
@@ -83,6 +90,7 @@ impl Default for CreateSandbox {
         Self {
             name: None,
             image: host_image(),
+            snapshot: None,
             env: Env::default(),
             limits: Limits::default(),
             labels: BTreeMap::new(),
@@ -228,6 +236,9 @@ impl CreateSandbox {
         if self.image.is_empty() {
             return malformed("image", "is empty");
         }
+        if self.snapshot.is_some() && self.image != host_image() {
+            return malformed("image", "cannot be chosen together with a snapshot");
+        }
         self.env.validate()?;
         validate_labels(&self.labels)?;
         if let Some(workspace) = &self.workspace {
@@ -301,7 +312,7 @@ impl Env {
     }
 }
 
-pub(super) fn validate_labels(labels: &BTreeMap<String, String>) -> Result<(), InvalidRequest> {
+pub(crate) fn validate_labels(labels: &BTreeMap<String, String>) -> Result<(), InvalidRequest> {
     not_more("labels", labels.len(), LABELS_COUNT_MAX)?;
     for (key, value) in labels {
         // Before the key becomes part of a field's name.

@@ -1,6 +1,6 @@
 //! What happened to sandboxes, as it is told and kept.
 
-use crate::id::SandboxId;
+use crate::id::{SandboxId, SnapshotId};
 use crate::ports::Visibility;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,16 @@ pub enum EventKind {
         /// Which.
         #[schema(minimum = 1)]
         port: u16,
+    },
+    /// A snapshot was taken of it.
+    Snapshotted {
+        /// Which.
+        snapshot_id: SnapshotId,
+    },
+    /// It was put back to a snapshot.
+    Restored {
+        /// Which.
+        snapshot_id: SnapshotId,
     },
     /// It broke.
     Failed {

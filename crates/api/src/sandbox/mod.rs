@@ -12,7 +12,7 @@ pub use create::{
     CreateSandbox, ENV_BYTES_MAX, ENV_COUNT_MAX, Env, IMAGE_BYTES_MAX, InvalidRequest,
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_COUNT_MAX, Lifecycle, Limits, NUMBER_MAX,
 };
-pub(crate) use create::{malformed, not_longer, not_more};
+pub(crate) use create::{malformed, not_longer, not_more, validate_labels};
 pub use event::{Event, EventKind};
 pub use health::{GuestHealth, SandboxHealth, SandboxHealthStatus, Use};
 pub use hold::{Hold, HoldCause};
@@ -25,7 +25,7 @@ pub use workspace::{
 };
 
 use crate::exec::ExecPattern;
-use crate::id::SandboxId;
+use crate::id::{SandboxId, SnapshotId};
 use crate::name::SandboxName;
 use crate::octets::Octets;
 use crate::time::Timestamp;
@@ -166,6 +166,9 @@ pub struct Sandbox {
     pub cause: Option<String>,
     /// What it was made of.
     pub image: String,
+    /// The snapshot that it came from, or that was taken of it last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_id: Option<SnapshotId>,
     /// How strongly it is isolated.
     pub tier: Tier,
     /// Where the files are that it began with, if it was given any.

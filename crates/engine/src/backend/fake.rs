@@ -4,10 +4,13 @@
 //! outlives the servers that run on it. A test can let a call fail, or hold it at
 //! a [`Moment`] until it is let go, and can ask what was left behind.
 
-use super::{Alive, Backend, BackendError, Capabilities, Found, Processes, Progress, Spec};
-use atoll_api::id::SandboxId;
+use super::{
+    Alive, Backend, BackendError, Capabilities, Found, Layer, Processes, Progress, Spec, Taken,
+};
+use atoll_api::id::{LayerId, SandboxId};
 use atoll_api::sandbox::{Stage, Tier};
-use std::collections::BTreeMap;
+use atoll_api::snapshot::SnapshotWay;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, PipeWriter};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,11 +36,15 @@ pub enum Call {
     Kill,
     /// [`Backend::remove`].
     Remove,
+    /// [`Backend::snapshot`].
+    Snapshot,
+    /// [`Backend::restore`].
+    Restore,
 }
 
 impl Call {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Create,
         Self::Start,
         Self::Adopt,
@@ -46,6 +53,8 @@ impl Call {
         Self::Stop,
         Self::Kill,
         Self::Remove,
+        Self::Snapshot,
+        Self::Restore,
     ];
 }
 
@@ -133,6 +142,8 @@ pub struct Host {
 #[derive(Default)]
 struct HostState {
     sandboxes: BTreeMap<SandboxId, Parts>,
+    /// Each with those below it.
+    layers: BTreeMap<LayerId, Vec<LayerId>>,
     faults: Vec<(Call, Moment, Fault)>,
     calls: Vec<(Call, SandboxId)>,
     most_at_once: usize,
@@ -147,6 +158,8 @@ struct Parts {
     has_files: bool,
     group: Option<Group>,
     cpu: Duration,
+    /// The layers below what it keeps.
+    below: Vec<LayerId>,
 }
 
 /// Processes: the write end of their pipe is open as long as the first one lives.
@@ -251,6 +264,11 @@ impl Host {
         self.state().sandboxes.get(&id).map_or(Processes::None, Parts::processes)
     }
 
+    /// The layers on it.
+    pub fn layers(&self) -> Vec<LayerId> {
+        self.state().layers.keys().copied().collect()
+    }
+
     /// How often a call was made.
     pub fn count(&self, call: Call) -> usize {
         self.state().calls.iter().filter(|(made, _)| *made == call).count()
@@ -299,6 +317,16 @@ impl HostState {
         self.sandboxes.get_mut(&id)?.group.as_mut()
     }
 
+    /// A layer with all that are below it.
+    fn onto(&self, layer: LayerId) -> Result<Vec<LayerId>, BackendError> {
+        let gone = || BackendError::Call {
+            step: "find the files of the snapshot",
+            source: io::ErrorKind::NotFound.into(),
+        };
+        let below = self.layers.get(&layer).ok_or_else(gone)?;
+        Ok(below.iter().copied().chain([layer]).collect())
+    }
+
     fn parts(&mut self, id: SandboxId) -> Result<&mut Parts, BackendError> {
         self.sandboxes.get_mut(&id).ok_or(BackendError::NotFound { id })
     }
@@ -341,6 +369,7 @@ impl Fake {
             limit_disk: true,
             user_root: true,
             writable_root: true,
+            snapshot: true,
         };
         Self { host: host.clone(), capabilities }
     }
@@ -361,7 +390,7 @@ impl Backend for Fake {
         self.capabilities
     }
 
-    fn create(&self, id: SandboxId, _spec: &Spec, progress: &Progress) -> Result<(), BackendError> {
+    fn create(&self, id: SandboxId, spec: &Spec, progress: &Progress) -> Result<(), BackendError> {
         self.host.state().calls.push((Call::Create, id));
         self.host.at(Call::Create, Moment::Before)?;
         {
@@ -371,7 +400,13 @@ impl Backend for Fake {
         }
         progress.reached(Stage::Allocated)?;
         self.host.at(Call::Create, Moment::Midway)?;
-        self.host.state().parts(id)?.has_files = true;
+        {
+            let mut state = self.host.state();
+            let below = spec.layer.map(|layer| state.onto(layer)).transpose()?;
+            let parts = state.parts(id)?;
+            parts.below = below.unwrap_or_default();
+            parts.has_files = true;
+        }
         progress.reached(Stage::FilesystemReady)?;
         self.host.at(Call::Create, Moment::After)
     }
@@ -446,6 +481,55 @@ impl Backend for Fake {
         self.host.at(Call::Remove, Moment::Midway)?;
         self.host.state().sandboxes.remove(&id);
         self.host.at(Call::Remove, Moment::After)
+    }
+
+    fn snapshot(
+        &self,
+        id: SandboxId,
+        layer: LayerId,
+        processes: Processes,
+        _progress: &Progress,
+    ) -> Result<Taken, BackendError> {
+        let mut way = SnapshotWay::Rename;
+        self.host.simple(Call::Snapshot, id, |state| {
+            let parts = state.parts(id)?;
+            let below = parts.below.clone();
+            match processes {
+                Processes::None => parts.below.push(layer),
+                Processes::Running | Processes::Frozen => way = SnapshotWay::Copy,
+            }
+            state.layers.insert(layer, below);
+            Ok(())
+        })?;
+        Ok(Taken { way, files: None, copied_bytes: 0 })
+    }
+
+    fn sync_layer(&self, _layer: LayerId) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    fn restore(&self, id: SandboxId, layer: LayerId) -> Result<(), BackendError> {
+        self.host.simple(Call::Restore, id, |state| {
+            let below = state.onto(layer)?;
+            state.parts(id)?.below = below;
+            Ok(())
+        })
+    }
+
+    fn layers(&self) -> Result<Vec<Layer>, BackendError> {
+        let state = self.host.state();
+        Ok(state.layers.keys().map(|&id| Layer { id, is_whole: true }).collect())
+    }
+
+    fn collect(&self, keep: &BTreeSet<LayerId>) -> Result<Vec<LayerId>, BackendError> {
+        let mut state = self.host.state();
+        let mut needed = keep.clone();
+        needed.extend(keep.iter().filter_map(|layer| state.layers.get(layer)).flatten());
+        needed.extend(state.sandboxes.values().flat_map(|parts| &parts.below));
+        let gone = state.layers.keys().filter(|layer| !needed.contains(layer)).copied();
+        let gone: Vec<LayerId> = gone.collect();
+        state.layers.retain(|layer, _| needed.contains(layer));
+        Ok(gone)
     }
 
     fn cpu_time(&self, id: SandboxId) -> Result<Duration, BackendError> {

@@ -12,10 +12,12 @@ mod progress;
 pub use container::Container;
 pub use progress::Progress;
 
-use atoll_api::id::SandboxId;
+use atoll_api::id::{LayerId, SandboxId};
 use atoll_api::sandbox::{Env, Limits, Tier};
+use atoll_api::snapshot::SnapshotWay;
 use atoll_store::secret::Value;
 use atoll_sys::capture::Listeners;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -24,8 +26,11 @@ use std::time::Duration;
 /// What a sandbox is made of. Everything is resolved: defaults are filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
-    /// The image.
+    /// The image; with a layer, the one that this was made over.
     pub image: String,
+    /// The layer that it begins with, with all that are below that one. Only
+    /// [`Backend::create`] looks at it.
+    pub layer: Option<LayerId>,
     /// Environment of everything that runs in it.
     pub env: Env,
     /// Limits.
@@ -66,6 +71,8 @@ pub struct Capabilities {
     pub user_root: bool,
     /// The root file system of an image can be written, unless the image is `host`.
     pub writable_root: bool,
+    /// What a sandbox keeps can be set aside, gone back to and begun with.
+    pub snapshot: bool,
 }
 
 impl Capabilities {
@@ -100,6 +107,27 @@ pub struct Found {
     /// Its processes.
     pub processes: Processes,
     /// Whether it can be started: what [`Backend::create`] makes is there, and whole.
+    pub is_whole: bool,
+}
+
+/// A layer that was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// How.
+    pub way: SnapshotWay,
+    /// Names of files that were looked at; none where that was not needed.
+    pub files: Option<u64>,
+    /// Bytes that were copied.
+    pub copied_bytes: u64,
+}
+
+/// A layer that is on this host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layer {
+    /// Which.
+    pub id: LayerId,
+    /// What [`Backend::snapshot`] makes is there. Else nothing came of it, and the sandbox has
+    /// everything still.
     pub is_whole: bool,
 }
 
@@ -222,6 +250,46 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Something may be left; another call removes it.
     fn remove(&self, id: SandboxId) -> Result<(), BackendError>;
+
+    /// Makes a layer of everything that a sandbox keeps. Of one without processes this takes no
+    /// longer for many files than for few; of one whose processes are frozen it is a copy, and
+    /// may be given up by `progress`.
+    ///
+    /// # Errors
+    /// There is no layer then, and the sandbox is as it was.
+    fn snapshot(
+        &self,
+        id: SandboxId,
+        layer: LayerId,
+        processes: Processes,
+        progress: &Progress,
+    ) -> Result<Taken, BackendError>;
+
+    /// Returns when a layer is on the disk.
+    ///
+    /// # Errors
+    /// It may not be there then.
+    fn sync_layer(&self, layer: LayerId) -> Result<(), BackendError>;
+
+    /// Puts a sandbox without processes back to a layer. What it has kept since is gone, unless
+    /// it is a layer too.
+    ///
+    /// # Errors
+    /// It has everything still.
+    fn restore(&self, id: SandboxId, layer: LayerId) -> Result<(), BackendError>;
+
+    /// Every layer on this host.
+    ///
+    /// # Errors
+    /// A list that is not complete is none.
+    fn layers(&self) -> Result<Vec<Layer>, BackendError>;
+
+    /// Removes the layers that are not among `keep`, not below one of those, and not below any
+    /// sandbox. Gives those that went. Nothing else that is about layers may happen meanwhile.
+    ///
+    /// # Errors
+    /// Some may be left that should have gone.
+    fn collect(&self, keep: &BTreeSet<LayerId>) -> Result<Vec<LayerId>, BackendError>;
 
     /// Processor time that it has used since it was started.
     ///

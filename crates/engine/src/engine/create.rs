@@ -132,7 +132,9 @@ impl Engine {
         let mut record = resolve(&self.shared, request)?;
         let workspace = Workspace::asked_for(request, beside.archive.take())
             .map_err(|source| CreateError::Workspace { source: Arc::new(source) })?;
-        record.workspace = workspace.as_ref().map(|workspace| workspace.path.clone());
+        if let Some(workspace) = &workspace {
+            record.workspace = Some(workspace.path.clone());
+        }
         let progress = Arc::new(Progress::new(asked_at));
         let (outcome, creation) = watch::channel(Creation::UnderWay);
         let (owner, handle) = Owner::new(self.shared.clone(), record.clone());
@@ -238,6 +240,11 @@ pub(crate) fn network_can_be(
 /// and within what the tier can do.
 fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateError> {
     request.validate()?;
+    let from =
+        request.snapshot.map(|id| shared.snapshots.get(id).ok_or(CreateError::NoSnapshot { id }));
+    let from = from.transpose()?;
+    let filled = from.as_ref().map(|kept| kept.fill(request));
+    let request = filled.as_ref().unwrap_or(request);
     let config = &shared.config;
     let limits = config.caps.limits(request.limits, config.defaults.limits)?;
     let lifecycle = config.caps.lifecycle(request.lifecycle, config.defaults.lifecycle)?;
@@ -261,6 +268,8 @@ fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateErr
         cause: None,
         state_since: now,
         image: request.image.clone(),
+        layer: from.as_ref().map(|kept| kept.layer),
+        snapshot: from.as_ref().map(|kept| kept.id),
         tier,
         env: request.env.clone(),
         limits,
@@ -271,7 +280,7 @@ fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateErr
         timeline: Timeline::default(),
         exposures: Exposures::default(),
         services: request.services.clone(),
-        workspace: None,
+        workspace: from.and_then(|kept| kept.workspace),
         exec_ask: request.exec_ask.clone(),
         network,
     })

@@ -5,6 +5,7 @@
 
 mod create;
 mod expose;
+mod snapshot;
 mod start;
 
 pub(crate) use create::network_can_be;
@@ -24,6 +25,7 @@ use crate::oversight::Oversight;
 use crate::owner::{Command, Handle, Reply};
 use crate::records::{CameTrue, Records, RecordsError};
 use crate::services::is_service;
+use crate::snapshots::Snapshots;
 use crate::state::Verb;
 use atoll_api::audit::{AUDIT_PAGE_COUNT_MAX, AuditKind};
 use atoll_api::exec::Exec;
@@ -66,6 +68,7 @@ pub(crate) struct Shared {
     pub(crate) approvals: Approvals,
     /// The way out of all sandboxes, where the server has one.
     pub(crate) gateway: Option<Gateway>,
+    pub(crate) snapshots: Snapshots,
     /// Names that have addresses in them.
     pub(crate) names: Kept,
     /// Turns true when the engine shuts down.
@@ -75,6 +78,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Turns true when the engine shuts down.
+    pub(crate) fn closing(&self) -> watch::Receiver<bool> {
+        self.closing.subscribe()
+    }
+
     /// Locks the directory, for a look or a change and never across a wait.
     pub(crate) fn directory(&self) -> MutexGuard<'_, Directory> {
         // A change of the directory cannot be left half-made by a panic.
@@ -374,11 +382,11 @@ impl Engine {
         self.ask(id, |reply| Command::Do { verb, reply }).await
     }
 
-    async fn ask<T>(
+    async fn ask<T, E: From<OperationError>>(
         &self,
         id: SandboxId,
-        command: impl FnOnce(Reply<T>) -> Command,
-    ) -> Result<T, OperationError> {
+        command: impl FnOnce(Reply<T, E>) -> Command,
+    ) -> Result<T, E> {
         let (reply, answer) = oneshot::channel();
         // The way to the owner is let go of before the wait, or else an engine that
         // shuts down would wait for it.
@@ -386,7 +394,7 @@ impl Engine {
             tokio::sync::mpsc::error::TrySendError::Full(_) => OperationError::Busy { id },
             tokio::sync::mpsc::error::TrySendError::Closed(_) => OperationError::NotFound { id },
         })?;
-        answer.await.unwrap_or_else(|_| Err(self.without_answer(id)))
+        answer.await.unwrap_or_else(|_| Err(self.without_answer(id).into()))
     }
 
     /// An owner that ended without an answer: with its sandbox, or before it could.

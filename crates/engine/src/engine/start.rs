@@ -8,14 +8,16 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::directory::Directory;
 use crate::error::StartError;
-use crate::gateway::{Keeper as GatewayKeeper, Kept, Program};
+use crate::gateway::{Keeper as GatewayKeeper, Kept as KeptNames, Program};
 use crate::oversight::Oversight;
 use crate::owner::{Begin, Owner};
 use crate::reconcile::{self, Action, Plan};
 use crate::records::{Change, Fate, Record, Records};
+use crate::snapshots::{self, How, Kept, Snapshots};
 use crate::told;
-use atoll_api::id::SandboxId;
+use atoll_api::id::{SandboxId, SnapshotId};
 use atoll_api::sandbox::{EventKind, State};
+use atoll_api::snapshot::SnapshotWay;
 use atoll_store::secret::Secrets;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -64,7 +66,7 @@ impl Engine {
         let host = backend.clone();
         let (host_clock, begun_at) = (clock.clone(), clock.now());
         let beside = path.parent().unwrap_or(Path::new(".")).to_owned();
-        let names = Kept::of(&beside);
+        let names = KeptNames::of(&beside);
         let looked = task::spawn_blocking(move || {
             let (records, known) =
                 Records::open(&path, config.records_bytes_max).map_err(StartError::Records)?;
@@ -76,9 +78,10 @@ impl Engine {
             // told to who asks for them.
             drop(oversight.secrets_now());
             let plan = reconcile::plan(known.records, &inventory);
-            Ok((records, plan, known.came_true, known.approvals, oversight))
+            let (taken, unmade) = snapshots_found(known.snapshots, &*host)?;
+            Ok((records, plan, known.came_true, known.approvals, oversight, taken, unmade))
         });
-        let (records, plan, came_true, asked, oversight) =
+        let (records, plan, came_true, asked, oversight, snapshots, unmade) =
             looked.await.expect("neither of them panics")?;
         let oversight = Arc::new(oversight);
         let (approvals, keeper) = Approvals::new(asked, oversight.clone());
@@ -95,6 +98,7 @@ impl Engine {
             records,
             oversight,
             approvals,
+            snapshots: Snapshots::new(snapshots),
             closing: watch::Sender::new(false),
             directory: Mutex::new(Directory::new(config.sandboxes_max)),
             came_true,
@@ -103,11 +107,17 @@ impl Engine {
         let (known, unknown) = (plan.known.len(), plan.unknown.len());
         tracing::info!(known, unknown, "sandboxes of earlier servers");
         engine.spawn(keep_synchronised(engine.shared.clone()));
+        for snapshot in unmade {
+            // What cannot be written is found out again by the next start.
+            let shared = &engine.shared;
+            shared.snapshots.forget(snapshot, &shared.records).await.unwrap_or_default();
+        }
         engine.spawn(keep_approvals(engine.shared.clone(), keeper));
         if let Some(keeper) = gateway_keeper {
             engine.spawn(keep_gateway(engine.shared.clone(), keeper));
         }
         engine.carry_out(plan).await;
+        engine.spawn(snapshots::keep(engine.shared.clone()));
         Ok(engine)
     }
 
@@ -134,7 +144,9 @@ impl Engine {
             Action::Remove => state = State::Deleted,
             Action::Settle(found) => state = found,
             Action::Adopt(found) => match self.adopt(record.id).await {
-                Ok(taken) => (state, alive) = (found, Some(taken)),
+                Ok(taken) => {
+                    (state, alive) = (self.thawed(&record, found).await, Some(taken));
+                }
                 // Its processes ended in between.
                 Err(BackendError::NotFound { .. }) => state = State::Stopped,
                 Err(error) => {
@@ -152,6 +164,22 @@ impl Engine {
             Action::Adopt(_) | Action::Settle(_) | Action::Remove => Begin::Found(alive),
         };
         (self.note(record, state, cause, action).await, begin)
+    }
+
+    /// Lets one go on that stood still for a snapshot, of whose end nobody is left to see to.
+    async fn thawed(&self, record: &Record, found: State) -> State {
+        if (record.state, found) != (State::Running, State::Paused) {
+            return found;
+        }
+        let (backend, id) = (self.shared.backend.clone(), record.id);
+        let thawed = task::spawn_blocking(move || backend.thaw(id)).await;
+        match thawed.expect("a backend does not panic") {
+            Ok(()) => State::Running,
+            Err(error) => {
+                told::host_failed(id, "thaw", &error);
+                found
+            }
+        }
     }
 
     async fn adopt(&self, id: SandboxId) -> Result<Alive, BackendError> {
@@ -199,6 +227,33 @@ impl Engine {
         self.shared.records.apply(change, || {}).await.unwrap_or_default();
         record
     }
+}
+
+/// The snapshots that there are, by what is recorded and what is on the host, and those that a
+/// server died over before they were taken.
+fn snapshots_found(
+    recorded: Vec<Kept>,
+    host: &dyn Backend,
+) -> Result<(Vec<Kept>, Vec<SnapshotId>), StartError> {
+    if recorded.iter().all(|kept| kept.taken.is_some()) {
+        return Ok((recorded, Vec::new()));
+    }
+    let layers = host.layers().map_err(StartError::Inventory)?;
+    let mut unmade = Vec::new();
+    let judge = |mut kept: Kept| {
+        let is_whole = layers.iter().any(|layer| layer.id == kept.layer && layer.is_whole);
+        if kept.taken.is_none() && is_whole {
+            tracing::info!(snapshot = %kept.id, "a server died before it could say that it was taken");
+            // Whether files were copied nobody can say; the sandbox has what it had in any case.
+            kept.taken = Some(How::unseen(SnapshotWay::Rename));
+        } else if kept.taken.is_none() {
+            tracing::info!(snapshot = %kept.id, "a server died before it was taken");
+            unmade.push(kept.id);
+        }
+        kept
+    };
+    let kept = recorded.into_iter().map(judge).collect();
+    Ok((kept, unmade))
 }
 
 /// Why a sandbox is in a state that nobody asked for.

@@ -1,7 +1,7 @@
 //! How others reach an owner.
 
 use crate::backend::{BackendError, Progress};
-use crate::error::OperationError;
+use crate::error::{OperationError, SnapshotError};
 use crate::exposure::{Exposure, Exposures, Wanted};
 use crate::gateway::OpenError;
 use crate::guest::Guest;
@@ -10,9 +10,10 @@ use crate::lifecycle::HoldId;
 use crate::records::RecordsError;
 use crate::services::Statuses;
 use crate::state::Verb;
-use atoll_api::id::SandboxId;
+use atoll_api::id::{SandboxId, SnapshotId};
 use atoll_api::network::NetworkPolicy;
 use atoll_api::sandbox::{HoldCause, Lifecycle, Sandbox};
+use atoll_api::snapshot::{CreateSnapshot, Snapshot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -56,6 +57,14 @@ pub(crate) enum Command {
         port: u16,
         reply: Reply<()>,
     },
+    Snapshot {
+        request: CreateSnapshot,
+        reply: Reply<Snapshot, SnapshotError>,
+    },
+    Restore {
+        snapshot: SnapshotId,
+        reply: Reply<Sandbox, SnapshotError>,
+    },
     /// Secrets are others than they were.
     SecretsChanged,
     /// Something has worked inside, however short it was.
@@ -84,10 +93,10 @@ impl Command {
 
 /// Where an answer goes. Whoever asked may have gone.
 #[derive(Debug)]
-pub(crate) struct Reply<T>(pub(crate) oneshot::Sender<Result<T, OperationError>>);
+pub(crate) struct Reply<T, E = OperationError>(pub(crate) oneshot::Sender<Result<T, E>>);
 
-impl<T> Reply<T> {
-    pub(super) fn give(self, answer: Result<T, OperationError>) {
+impl<T, E> Reply<T, E> {
+    pub(super) fn give(self, answer: Result<T, E>) {
         drop(self.0.send(answer));
     }
 }

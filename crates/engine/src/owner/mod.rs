@@ -13,6 +13,7 @@ mod host;
 mod mailbox;
 mod network;
 mod removal;
+mod snapshot;
 mod transitions;
 
 pub(crate) use mailbox::{Command, Creation, CreationFailure, Handle, Late, Reply, Waiter};
@@ -223,6 +224,11 @@ impl Owner {
                 self.publish();
             }
             Command::Expose { wanted, reply } => reply.give(self.expose(wanted).await),
+            Command::Snapshot { request, reply } => reply.give(self.snapshot(&request).await),
+            Command::Restore { snapshot, reply } => {
+                let restored = self.restore(snapshot).await;
+                reply.give(restored.map(|()| self.view.borrow().clone()));
+            }
             Command::Unexpose { port, reply } => reply.give(self.unexpose(port).await),
             Command::Worked => self.activity.worked(self.shared.clock.now()),
             Command::FirstDone { at } => self.command_done(at).await,

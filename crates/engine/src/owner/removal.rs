@@ -109,6 +109,9 @@ impl Owner {
             return self.write(what, Fate::Keep).await.unwrap_or_default();
         }
         self.removal = Removal::Done;
+        if self.record.snapshot.is_some() {
+            self.shared.snapshots.may_be_garbage();
+        }
         self.shared.names.gone(self.record.id);
         self.shared.directory().forget(self.record.name.as_ref(), self.record.id);
         // If it cannot be forgotten now, the next start finds nothing to remove and
@@ -155,6 +158,8 @@ impl Owner {
             Command::RestartService { reply, .. } => reply.give(Err(gone)),
             Command::Expose { reply, .. } => reply.give(Err(gone)),
             Command::Unexpose { reply, .. } => reply.give(Err(gone)),
+            Command::Snapshot { reply, .. } => reply.give(Err(gone.into())),
+            Command::Restore { reply, .. } => reply.give(Err(gone.into())),
             Command::Release { .. }
             | Command::SecretsChanged
             | Command::Worked

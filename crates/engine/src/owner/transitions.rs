@@ -100,6 +100,12 @@ impl Owner {
     ) -> Result<Result<Alive, BackendError>, CreationFailure> {
         let (spec, reports) = (self.spec().await, progress.clone());
         let (backend, id) = (Arc::clone(&self.shared.backend), self.record.id);
+        let shared = self.shared.clone();
+        // What it begins with is not collected meanwhile.
+        let making = match spec.layer {
+            Some(_) => Some(shared.snapshots.layers.read().await),
+            None => None,
+        };
         let mut work = task::spawn_blocking(move || {
             backend.create(id, &spec, &reports)?;
             backend.start(id, &spec, &reports)
@@ -112,7 +118,9 @@ impl Owner {
                 () = late => None,
             }
         });
-        if let Some(done) = done.await {
+        let done = done.await;
+        drop(making);
+        if let Some(done) = done {
             return Ok(done);
         }
         progress.cancel();
@@ -322,7 +330,7 @@ impl Owner {
         self.publish();
     }
 
-    async fn give_up(&mut self, cause: String) {
+    pub(super) async fn give_up(&mut self, cause: String) {
         self.lives_no_more();
         self.settle(Step::Broke, Some(cause.clone()), EventKind::Failed { cause }).await;
     }

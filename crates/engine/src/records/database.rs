@@ -63,6 +63,12 @@ const MIGRATIONS: &[&str] = &[
         body   TEXT NOT NULL    -- an Approval as JSON
     ) STRICT, WITHOUT ROWID;
 ",
+    "
+    CREATE TABLE snapshots (
+        id   TEXT PRIMARY KEY,
+        body TEXT NOT NULL      -- a Kept as JSON
+    ) STRICT, WITHOUT ROWID;
+",
 ];
 
 /// Why the records cannot be opened, read or written.
@@ -136,8 +142,8 @@ pub enum RecordsError {
 /// An open file.
 #[derive(Debug)]
 pub struct Database {
-    path: PathBuf,
-    connection: Connection,
+    pub(super) path: PathBuf,
+    pub(super) connection: Connection,
     pages_max: u32,
     /// As SQLite was last told.
     limited_to: Cell<u32>,
@@ -193,6 +199,11 @@ impl Database {
         let makes_room = change.fate == Fate::Forget || change.record.state == State::Deleted;
         let reserve = if makes_room { 0 } else { PAGES_RESERVED };
         self.limit_pages(self.pages_max.saturating_sub(reserve).max(1))
+    }
+
+    /// What makes no room may not use that part.
+    pub(super) fn limit_for_more(&self) -> rusqlite::Result<()> {
+        self.limit_pages(self.pages_max.saturating_sub(PAGES_RESERVED).max(1))
     }
 
     fn limit_pages(&self, pages_max: u32) -> rusqlite::Result<()> {
@@ -367,8 +378,7 @@ impl Database {
     pub fn save_approvals(&mut self, changes: &[approvals::Change]) -> Result<(), RecordsError> {
         let path = self.path.clone();
         let failed = |source| explain(&path, "write", source);
-        let pages_max = self.pages_max.saturating_sub(PAGES_RESERVED).max(1);
-        self.limit_pages(pages_max).map_err(failed)?;
+        self.limit_for_more().map_err(failed)?;
         let transaction = self.connection.transaction().map_err(failed)?;
         for change in changes {
             match change {
@@ -465,7 +475,7 @@ impl Database {
             .map_err(|source| explain(&self.path, "write", source))
     }
 
-    fn damaged(&self, what: &str) -> RecordsError {
+    pub(super) fn damaged(&self, what: &str) -> RecordsError {
         RecordsError::Damaged { path: self.path.clone(), what: what.to_owned() }
     }
 }
@@ -479,7 +489,7 @@ fn make_private(path: &Path) -> io::Result<()> {
 }
 
 /// Carries out a statement that is compiled once: compiling takes longer than writing.
-fn execute(
+pub(super) fn execute(
     transaction: &Transaction<'_>,
     statement: &str,
     values: impl rusqlite::Params,
@@ -564,7 +574,7 @@ fn is_constraint(error: &rusqlite::Error) -> bool {
 }
 
 /// Puts what SQLite says into a kind once.
-fn explain(path: &Path, step: &'static str, source: rusqlite::Error) -> RecordsError {
+pub(super) fn explain(path: &Path, step: &'static str, source: rusqlite::Error) -> RecordsError {
     let path = path.to_owned();
     match source.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => RecordsError::Full { path },

@@ -16,11 +16,14 @@
 
 mod database;
 mod record;
+mod snapshots;
 
 pub use database::{Database, EVENTS_KEPT, ONCE_KEPT, ONCE_KEPT_FOR, RecordsError};
 pub use record::Record;
+pub use snapshots::SnapshotChange;
 
 use crate::approvals::book as approvals;
+use crate::snapshots::Kept;
 use atoll_api::approval::Approval;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{Event, EventKind};
@@ -99,6 +102,8 @@ pub struct Known {
     pub came_true: Vec<CameTrue>,
     /// Approvals with their numbers, the oldest first.
     pub approvals: Vec<(u64, Approval)>,
+    /// Snapshots, those included that were being taken.
+    pub snapshots: Vec<Kept>,
 }
 
 enum Job {
@@ -109,6 +114,10 @@ enum Job {
     },
     Approvals {
         changes: Vec<approvals::Change>,
+        reply: oneshot::Sender<Result<(), RecordsError>>,
+    },
+    Snapshots {
+        changes: Vec<SnapshotChange>,
         reply: oneshot::Sender<Result<(), RecordsError>>,
     },
     Check {
@@ -137,7 +146,8 @@ impl Records {
         let mut database = Database::open(path)?;
         database.limit(bytes_max)?;
         let (records, came_true) = (database.load()?, database.came_true()?);
-        let known = Known { records, came_true, approvals: database.approvals()? };
+        let (approvals, snapshots) = (database.approvals()?, database.snapshots()?);
+        let known = Known { records, came_true, approvals, snapshots };
         let (jobs, queue) = mpsc::channel(QUEUE);
         let events = broadcast::Sender::new(EVENTS_BEHIND);
         let listeners = events.clone();
@@ -178,6 +188,17 @@ impl Records {
     ) -> Result<(), RecordsError> {
         let (reply, answer) = oneshot::channel();
         self.ask(Job::Approvals { changes, reply }).await;
+        self.written.notify_one();
+        answer.await.expect("the writer answers every job")
+    }
+
+    /// Writes what has changed of snapshots, all of it or nothing.
+    ///
+    /// # Errors
+    /// Nothing was written then.
+    pub async fn save_snapshots(&self, changes: Vec<SnapshotChange>) -> Result<(), RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::Snapshots { changes, reply }).await;
         self.written.notify_one();
         answer.await.expect("the writer answers every job")
     }
@@ -270,6 +291,9 @@ fn serve(
             Job::Sync { reply } => drop(reply.send(database.sync())),
             Job::Approvals { changes, reply } => {
                 drop(reply.send(database.save_approvals(&changes)));
+            }
+            Job::Snapshots { changes, reply } => {
+                drop(reply.send(database.save_snapshots(&changes)));
             }
             Job::Check { reply } => drop(reply.send(database.check_write())),
             Job::LastEvent { reply } => drop(reply.send(database.last_event())),

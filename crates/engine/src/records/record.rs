@@ -4,7 +4,7 @@ use crate::backend::Spec;
 use crate::exposure::Exposures;
 use crate::gateway::Remembered;
 use atoll_api::exec::ExecPattern;
-use atoll_api::id::SandboxId;
+use atoll_api::id::{LayerId, SandboxId, SnapshotId};
 use atoll_api::name::SandboxName;
 use atoll_api::octets::Octets;
 use atoll_api::sandbox::{Env, Hold, Lifecycle, Limits, Sandbox, State, Tier, Timeline};
@@ -34,6 +34,12 @@ pub struct Record {
     pub state_since: Timestamp,
     /// What it was made of.
     pub image: String,
+    /// The layer that it began with.
+    #[serde(default)]
+    pub layer: Option<LayerId>,
+    /// The snapshot that it came from, or that was taken of it last.
+    #[serde(default)]
+    pub snapshot: Option<SnapshotId>,
     /// The tier of the backend that made it.
     pub tier: Tier,
     /// Its environment.
@@ -77,6 +83,7 @@ impl Record {
         env.0.extend(network.map(Remembered::variables).unwrap_or_default());
         Spec {
             image: self.image.clone(),
+            layer: self.layer,
             env,
             limits: self.limits,
             capture: network.map(Remembered::ports),
@@ -94,6 +101,7 @@ impl Record {
             state: self.state,
             cause: self.cause.clone(),
             image: self.image.clone(),
+            snapshot_id: self.snapshot,
             tier: self.tier,
             workspace: self.workspace.clone(),
             exec_ask: self.exec_ask.clone(),

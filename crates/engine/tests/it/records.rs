@@ -50,6 +50,8 @@ fn record(n: u8, name: Option<&str>) -> Record {
         cause: None,
         state_since: Timestamp::from_unix_us(1_800_000_000_000_001).unwrap(),
         image: "host".to_owned(),
+        layer: None,
+        snapshot: None,
         tier: Tier::Container,
         env: Env([("TOKEN".to_owned(), "t".to_owned())].into()),
         limits: Limits { pids: Some(100), ..Limits::default() },

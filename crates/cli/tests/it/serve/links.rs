@@ -105,7 +105,7 @@ fn no_question_leads_out_through_a_link() {
         std::fs::create_dir(&outside).unwrap();
         std::fs::write(outside.join("secret"), SECRET).unwrap();
         let sibling =
-            state(project).join("sandboxes").join(other["id"].as_str().unwrap()).join("home");
+            state(project).join("sandboxes").join(other["id"].as_str().unwrap()).join("top/home");
         let there = "/v1/sandboxes/other/files/content?path=/home/user/secret";
         assert_eq!(
             try_ask(&socket(project), "PUT", there, Some(&json!(SECRET))).unwrap().status,

@@ -146,8 +146,8 @@ fn one_whose_state_is_damaged_says_so_and_can_be_deleted() {
         assert_eq!(served.ask("POST", "/v1/sandboxes/web/stop", None).status, 200);
         let place =
             super::support::state(project).join("sandboxes").join(made["id"].as_str().unwrap());
-        std::fs::remove_dir_all(place.join("home")).unwrap();
-        std::fs::write(place.join("home"), "no directory").unwrap();
+        std::fs::remove_dir_all(place.join("top/home")).unwrap();
+        std::fs::write(place.join("top/home"), "no directory").unwrap();
         let refused = served.ask("POST", "/v1/sandboxes/web/resume", None);
         assert!(refused.status >= 400, "{refused:?}");
         let error = &refused.body["error"];

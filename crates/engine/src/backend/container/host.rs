@@ -1,8 +1,8 @@
 //! Directories and control groups of sandboxes on the host.
 
-use super::identity::Ids;
+use super::top::Top;
 use crate::backend::{BackendError, Capabilities};
-use atoll_api::id::SandboxId;
+use atoll_api::id::{LayerId, SandboxId};
 use atoll_api::sandbox;
 use atoll_jail::cgroup::{self, CgroupError, Group, Layout};
 use atoll_spawner::client::SpawnError;
@@ -14,13 +14,16 @@ use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Where what becomes `/etc` lies, beside the sandboxes.
 const ETC: &str = "etc";
+
+/// Where layers lie, beside the sandboxes.
+const LAYERS: &str = "layers";
 
 /// A sandbox's note of its network.
 const NETWORK: &str = "network";
@@ -108,38 +111,24 @@ impl Places {
         self.state.join(id.to_string())
     }
 
-    pub(super) fn home(&self, id: SandboxId) -> PathBuf {
-        self.of(id).join("home")
+    /// What it keeps while it is stopped.
+    pub(super) fn top(&self, id: SandboxId) -> Top {
+        Top::at(self.of(id).join("top"))
     }
 
-    /// What was written to its root file system.
-    pub(super) fn upper(&self, id: SandboxId) -> PathBuf {
-        self.of(id).join("upper")
+    /// What was a sandbox's once.
+    pub(super) fn layer(&self, id: LayerId) -> Top {
+        Top::at(self.layers().join(id.to_string()))
     }
 
-    pub(super) fn work(&self, id: SandboxId) -> PathBuf {
-        self.of(id).join("work")
+    /// The directory of all layers.
+    pub(super) fn layers(&self) -> PathBuf {
+        self.state.join(LAYERS)
     }
 
     /// All of it; images are unpacked below it too.
     pub(super) fn state(&self) -> &Path {
         &self.state
-    }
-
-    /// Notes which root file system a sandbox has, for as long as it is there: the archive
-    /// that it came from may be another one day.
-    pub(super) fn note_image(&self, id: SandboxId, root: &Path) -> Result<(), BackendError> {
-        std::os::unix::fs::symlink(root, self.of(id).join("image"))
-            .map_err(call("note the sandbox's image"))
-    }
-
-    /// The root file system of a sandbox; none if it is this machine's.
-    pub(super) fn image(&self, id: SandboxId) -> Result<Option<PathBuf>, BackendError> {
-        match std::fs::read_link(self.of(id).join("image")) {
-            Ok(root) => Ok(Some(root)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(call("read the sandbox's image")(error)),
-        }
     }
 
     /// Notes which network a sandbox that runs has, by the cookie, or that it has none that is
@@ -170,11 +159,12 @@ impl Places {
         cookie.map(Some).ok_or_else(|| step(io::ErrorKind::InvalidData.into()))
     }
 
-    /// Removes something of a sandbox's, whatever is in it.
-    pub(super) fn remove_in(&self, id: SandboxId, name: &OsStr) -> io::Result<()> {
+    /// Removes something that a sandbox keeps, whatever is in it.
+    pub(super) fn remove_in_top(&self, id: SandboxId, path: &Path) -> io::Result<()> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let own = rustix::fs::openat(&self.fd, id.to_string(), flags, Mode::empty())?;
-        Ok(atoll_store::remove(own.as_fd(), name)?)
+        let top = rustix::fs::open(self.top(id).path(), flags, Mode::empty())?;
+        let name = path.file_name().unwrap_or_default();
+        Ok(atoll_store::remove(top.as_fd(), name)?)
     }
 
     /// Removes what a server left that was killed while it unpacked an image.
@@ -200,10 +190,7 @@ impl Places {
     /// Makes the directory of a sandbox that has none.
     pub(super) fn make(&self, id: SandboxId) -> Result<(), BackendError> {
         let step = "make the sandbox's directory";
-        let mut builder = DirBuilder::new();
-        builder.mode(0o700);
-        builder.create(self.of(id)).map_err(call(step))?;
-        builder.create(self.home(id)).map_err(call(step))
+        DirBuilder::new().mode(0o700).create(self.of(id)).map_err(call(step))
     }
 
     pub(super) fn set_whole(&self, id: SandboxId) -> Result<(), BackendError> {
@@ -277,17 +264,6 @@ fn lock(fd: &OwnedFd, state: &Path, patience: Duration) -> io::Result<()> {
     }
 }
 
-/// Gives the home to the sandbox's user.
-pub(super) fn own_home(places: &Places, id: SandboxId, user: Ids) -> Result<(), BackendError> {
-    let home = places.home(id);
-    let step = "give the home to the sandbox's user";
-    if rustix::process::geteuid().is_root() {
-        let (uid, gid) = user.user();
-        chown(&home, Some(uid), Some(gid)).map_err(call(step))?;
-    }
-    Ok(())
-}
-
 pub(super) fn group_name(id: SandboxId) -> String {
     format!("atoll-{id}")
 }
@@ -339,6 +315,7 @@ pub(super) fn capabilities(layout: &Layout, can_write_root: bool) -> Capabilitie
         limit_disk: false,
         user_root: rustix::process::geteuid().is_root(),
         writable_root: can_write_root,
+        snapshot: true,
     }
 }
 

@@ -2,15 +2,16 @@
 //!
 //! An ordinary server's sandboxes are all its own user. Root's get a block of ids each
 //! that no account has, so that they are strangers to each other and to everybody. Which
-//! one is written nowhere but in the owner of the sandbox's home.
+//! one is written nowhere but in the owner of the sandbox's home. Layers keep the owners that they
+//! were written with, though the block may be another sandbox's one day: nobody reaches them but
+//! through mounts that show them as that sandbox's to whom they are shown.
 
-use super::host::{Places, call};
+use super::host::Places;
 use crate::backend::BackendError;
 use atoll_api::id::SandboxId;
 use atoll_spawner::order::{self, User};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Mutex, PoisonError};
 
 /// The user inside, and its group.
@@ -21,7 +22,7 @@ pub(super) const UID: u32 = 1000;
 const RANGE: Range<u32> = 0x7100_0000..0x7F00_0000;
 
 /// Ids in a block: those of a system's own accounts, of the first user and of nobody.
-const COUNT: u32 = 1024;
+pub(super) const COUNT: u32 = 1024;
 
 /// Nobody inside, the last id of a block outside.
 const NOBODY: u32 = 65_534;
@@ -78,7 +79,7 @@ impl Ids {
     }
 
     /// Whose home it is.
-    fn of_home(uid: u32, gid: u32) -> Self {
+    pub(super) fn of_home(uid: u32, gid: u32) -> Self {
         let first = uid.checked_sub(UID).filter(|first| RANGE.contains(first));
         match first {
             Some(first) if first % COUNT == 0 && gid == uid => Self::Block(first),
@@ -98,9 +99,7 @@ impl Identities {
     pub(super) fn find(places: &Places) -> Result<Self, BackendError> {
         let mut taken = BTreeMap::new();
         for id in places.list()? {
-            if let Ok(home) = places.home(id).symlink_metadata()
-                && let Ids::Block(first) = Ids::of_home(home.uid(), home.gid())
-            {
+            if let Ok(Ids::Block(first)) = places.top(id).ids() {
                 taken.insert(first, id);
             }
         }
@@ -110,7 +109,7 @@ impl Identities {
     /// Takes ids for a new sandbox.
     pub(super) fn take(&self, id: SandboxId, places: &Places) -> Result<Ids, BackendError> {
         if !rustix::process::geteuid().is_root() {
-            return self.of(id, places);
+            return places.top(id).ids();
         }
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let first = next(&taken).ok_or_else(|| {
@@ -119,13 +118,6 @@ impl Identities {
         })?;
         taken.insert(first, id);
         Ok(Ids::Block(first))
-    }
-
-    /// The ids of a sandbox that is there.
-    pub(super) fn of(&self, id: SandboxId, places: &Places) -> Result<Ids, BackendError> {
-        let home = places.home(id).symlink_metadata();
-        let home = home.map_err(call("look at the sandbox's home"))?;
-        Ok(Ids::of_home(home.uid(), home.gid()))
     }
 
     /// Lets others have the ids of a sandbox that is gone.

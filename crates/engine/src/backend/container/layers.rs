@@ -1,13 +1,13 @@
-//! A root file system that can be written: the image below, and a layer of the sandbox's own
-//! that takes what is written and is kept while the sandbox is stopped.
+//! What a sandbox's home and its root file system consist of: the image and layers below, and
+//! its own above, which takes what is written and is kept while it is stopped.
 
 use super::host::{Places, call};
-use super::identity::Ids;
+use super::identity::{COUNT, Ids};
 use super::order::{account, octets};
+use super::top::Top;
 use crate::backend::BackendError;
 use atoll_api::id::SandboxId;
-use atoll_spawner::order::{Layers, Lower, Owners};
-use std::ffi::OsStr;
+use atoll_spawner::order::{self, Layers, Lower, Owners};
 use std::fs::{DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
@@ -18,32 +18,84 @@ const PLACES: [&str; 5] = ["dev", "proc", "run", "tmp", "home/user"];
 
 /// Makes the layer of a new sandbox over the image at `root`: places that the image lacks,
 /// and in `/etc` the sandbox's accounts and names.
-pub(super) fn make(
-    places: &Places,
-    id: SandboxId,
-    root: &Path,
-    ids: Ids,
-) -> Result<(), BackendError> {
-    let layer = Layer { lower: root, upper: places.upper(id), ids };
+pub(super) fn make(top: &Top, root: &Path, ids: Ids) -> Result<(), BackendError> {
+    let layer = Layer { lower: root, upper: top.upper(), ids };
     layer.make().map_err(call("make the sandbox's root file system"))
 }
 
-/// The layers for a start, if the sandbox has any.
-pub(super) fn at_start(
+/// Makes an empty one over a layer that has all that.
+pub(super) fn make_above(top: &Top, below: &Top, ids: Ids) -> Result<(), BackendError> {
+    let step = "make the sandbox's root file system";
+    let Ok(found) = below.upper().symlink_metadata() else { return Ok(()) };
+    let layer = Layer { lower: below.path(), upper: top.upper(), ids };
+    DirBuilder::new().mode(0o700).create(&layer.upper).map_err(call(step))?;
+    layer.give(&layer.upper, found.mode() & 0o1777, ids.root()).map_err(call(step))
+}
+
+/// The root file system for a start, if it can be written.
+pub(super) fn root_at_start(
     places: &Places,
     id: SandboxId,
     root: &Path,
 ) -> Result<Option<Layers>, BackendError> {
-    let (upper, work) = (places.upper(id), places.work(id));
-    if !upper.is_dir() {
+    let top = places.top(id);
+    if !top.upper().is_dir() {
         return Ok(None);
     }
+    let mut lowers = vec![Lower { path: octets(root)?, owners: Owners::Inside }];
+    lowers.extend(below(places, &top, Top::upper)?);
+    at_start(places, id, lowers, [&top.upper(), &top.work()]).map(Some)
+}
+
+/// The home for a start, if there are layers below it.
+pub(super) fn home_at_start(
+    places: &Places,
+    id: SandboxId,
+) -> Result<Option<Layers>, BackendError> {
+    let top = places.top(id);
+    let lowers = below(places, &top, Top::home)?;
+    if lowers.is_empty() {
+        return Ok(None);
+    }
+    at_start(places, id, lowers, [&top.home(), &top.home_work()]).map(Some)
+}
+
+fn at_start(
+    places: &Places,
+    id: SandboxId,
+    lowers: Vec<Lower>,
+    [upper, work]: [&Path; 2],
+) -> Result<Layers, BackendError> {
     let step = "clear what the last start left";
     // Marks of the last mount are there, which keep the next one from being made.
-    places.remove_in(id, OsStr::new("work")).map_err(call(step))?;
-    DirBuilder::new().mode(0o700).create(&work).map_err(call(step))?;
-    let lowers = vec![Lower { path: octets(root)?, owners: Owners::Inside }];
-    Ok(Some(Layers { lowers, upper: octets(&upper)?, work: octets(&work)? }))
+    places.remove_in_top(id, work).map_err(call(step))?;
+    DirBuilder::new().mode(0o700).create(work).map_err(call(step))?;
+    Ok(Layers { lowers, upper: octets(upper)?, work: octets(work)? })
+}
+
+/// One directory of each layer below `top`, with the owners as the sandbox's.
+fn below(
+    places: &Places,
+    top: &Top,
+    part: impl Fn(&Top) -> PathBuf,
+) -> Result<Vec<Lower>, BackendError> {
+    let own = top.ids()?;
+    let lower = |layer| {
+        let layer = places.layer(layer);
+        let owners = owners(layer.ids()?, own);
+        Ok(Lower { path: octets(&part(&layer))?, owners })
+    };
+    top.below()?.into_iter().map(lower).collect()
+}
+
+/// How the files of those who had `theirs` are shown to those who have `own`.
+fn owners(theirs: Ids, own: Ids) -> Owners {
+    match (theirs, own) {
+        (Ids::Block(theirs), Ids::Block(own)) if theirs != own => {
+            Owners::Moved(order::Ids { inside: theirs, outside: own, count: COUNT })
+        }
+        _ => Owners::Own,
+    }
 }
 
 struct Layer<'a> {

@@ -4,10 +4,10 @@
 //! ```text
 //!     STATE/etc/           what becomes /etc, of all whose root is the same and read-only
 //!     STATE/images/        root file systems from archives
+//!     STATE/layers/        what sandboxes kept at some moment: see snapshot.rs
 //!     STATE/ID/            made by create, removed by remove
-//!        ├── home/         the sandbox's home: its user's, and kept while it is stopped
-//!        ├── image         a link to its root file system, unless that is this machine's
-//!        ├── upper/        what was written to that, if it can be; work/ belongs to it
+//!        ├── top/          what it keeps while it is stopped: see top.rs
+//!        ├── copied        a link to the layer that is the last copy of that, if there is one
 //!        ├── network       a link to the cookie of its network, if that is captured, while it runs
 //!        ├── guest         the guest's socket, while it runs
 //!        └── whole         written last: create has done all of it
@@ -21,9 +21,14 @@ mod host;
 mod identity;
 mod layers;
 mod order;
+mod snapshot;
+mod top;
+mod trash;
 
-use super::{Alive, Backend, BackendError, Capabilities, Found, Processes, Progress, Spec};
-use atoll_api::id::SandboxId;
+use super::{
+    Alive, Backend, BackendError, Capabilities, Found, Layer, Processes, Progress, Spec, Taken,
+};
+use atoll_api::id::{LayerId, SandboxId};
 use atoll_api::sandbox::{Stage, Tier};
 use atoll_jail::cgroup::{Group, Layout};
 use atoll_protocol::request::Request;
@@ -33,11 +38,13 @@ use host::Places;
 use identity::Identities;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use trash::Trash;
 
 /// How long processes may take to stand still.
 const FREEZE_WITHIN: Duration = Duration::from_secs(5);
@@ -60,6 +67,7 @@ pub struct Container {
     identities: Identities,
     /// A file with the certificates of authorities that are trusted in place of an image's.
     roots: Option<PathBuf>,
+    trash: Trash,
     /// Why the root file system of an image can only be read, if so.
     writable_root: Result<(), String>,
 }
@@ -84,7 +92,11 @@ impl Container {
         let spawner =
             Spawner::start(spawner, Some(lock)).map_err(host::call("start the spawner"))?;
         let writable_root = atoll_jail::features::writable_root(places.state());
-        Ok(Self { places, spawner, layout, identities, roots: None, writable_root })
+        let trash = Trash::open(places.state()).map_err(host::call("open the trash"))?;
+        let roots = None;
+        let container = Self { places, spawner, layout, identities, roots, trash, writable_root };
+        container.clear_layers()?;
+        Ok(container)
     }
 
     /// Has sandboxes with a network trust the authorities whose certificates are in a file, in PEM,
@@ -128,20 +140,27 @@ impl Backend for Container {
 
     fn create(&self, id: SandboxId, spec: &Spec, progress: &Progress) -> Result<(), BackendError> {
         self.places.check_room()?;
-        let image = order::image(&spec.image, &self.places)?;
+        let image = match spec.layer {
+            Some(_) => None,
+            None => order::image(&spec.image, &self.places)?,
+        };
         self.places.make(id)?;
+        let top = self.places.top(id);
+        self.make_top(&top)?;
         progress.reached(Stage::Allocated)?;
         let ids = self.identities.take(id, &self.places)?;
-        match &image {
-            Some(root) if self.writable_root.is_ok() => {
-                layers::make(&self.places, id, root, ids)?;
+        top.own_home(ids, None).map_err(host::call("give the home to the sandbox's user"))?;
+        if let Some(layer) = spec.layer {
+            self.make_from(id, layer)?;
+        } else {
+            match &image {
+                Some(root) if self.writable_root.is_ok() => layers::make(&top, root, ids)?,
+                _ => drop(order::etc(&self.places, image.as_deref())?),
             }
-            _ => drop(order::etc(&self.places, image.as_deref())?),
+            if let Some(root) = &image {
+                top.note_image(root)?;
+            }
         }
-        if let Some(root) = &image {
-            self.places.note_image(id, root)?;
-        }
-        host::own_home(&self.places, id, ids)?;
         self.places.set_whole(id)?;
         progress.reached(Stage::FilesystemReady)
     }
@@ -155,7 +174,7 @@ impl Backend for Container {
         if !self.places.is_whole(id) {
             return Err(BackendError::NotFound { id });
         }
-        let ids = self.identities.of(id, &self.places)?;
+        let ids = self.places.top(id).ids()?;
         let mut order = order::order(&self.places, id, spec, ids, self.roots.as_deref())?;
         self.places.clear_socket(id)?;
         let group = host::make_group(&self.layout, id, &spec.limits)?;
@@ -240,6 +259,32 @@ impl Backend for Container {
         self.places.remove(id)?;
         self.identities.give_back(id);
         Ok(())
+    }
+
+    fn snapshot(
+        &self,
+        id: SandboxId,
+        layer: LayerId,
+        processes: Processes,
+        progress: &Progress,
+    ) -> Result<Taken, BackendError> {
+        self.take(id, layer, processes, progress)
+    }
+
+    fn sync_layer(&self, layer: LayerId) -> Result<(), BackendError> {
+        self.bring_to_disk(layer)
+    }
+
+    fn restore(&self, id: SandboxId, layer: LayerId) -> Result<(), BackendError> {
+        self.go_back(id, layer)
+    }
+
+    fn layers(&self) -> Result<Vec<Layer>, BackendError> {
+        self.list_layers()
+    }
+
+    fn collect(&self, keep: &BTreeSet<LayerId>) -> Result<Vec<LayerId>, BackendError> {
+        self.collect_but(keep)
     }
 
     fn cpu_time(&self, id: SandboxId) -> Result<Duration, BackendError> {

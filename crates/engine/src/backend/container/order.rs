@@ -9,7 +9,7 @@ use crate::error::chain;
 use atoll_api::id::SandboxId;
 use atoll_jail::host::Account;
 use atoll_protocol::octets::Octets;
-use atoll_spawner::order::{Bind, Image, Order, Root, SecretFile, Trust};
+use atoll_spawner::order::{Bind, Image, Order, Overlay, Root, SecretFile, Trust};
 use atoll_store::image::Limits;
 use atoll_store::secret::Value;
 use rustix::io::Errno;
@@ -109,14 +109,14 @@ fn shown(
     id: SandboxId,
     name: &str,
 ) -> Result<(Image, Option<PathBuf>), BackendError> {
-    let Some(root) = places.image(id)? else {
+    let Some(root) = places.top(id).image()? else {
         return Ok((Image::Host, Some(etc(places, None)?)));
     };
     if !root.is_dir() {
         let reason = format!("{} is gone", root.display());
         return Err(BackendError::Image { image: name.to_owned(), reason });
     }
-    if let Some(layers) = layers::at_start(places, id, &root)? {
+    if let Some(layers) = layers::root_at_start(places, id, &root)? {
         return Ok((Image::Writable(layers), None));
     }
     let etc = etc(places, Some(&root))?;
@@ -133,6 +133,13 @@ pub(super) fn order(
     roots: Option<&Path>,
 ) -> Result<Order, BackendError> {
     let (image, etc) = shown(places, id, &spec.image)?;
+    let (binds, overlays) = match layers::home_at_start(places, id)? {
+        Some(layers) => (Vec::new(), vec![Overlay { layers, at: octets(&home())? }]),
+        None => {
+            let source = octets(&places.top(id).home())?;
+            (vec![Bind { source, at: octets(&home())?, is_writable: true }], Vec::new())
+        }
+    };
     let mut environment = vec![
         ("PATH", "/usr/local/bin:/usr/bin:/bin"),
         ("HOME", "/home/user"),
@@ -153,12 +160,8 @@ pub(super) fn order(
         etc: etc.as_deref().map(octets).transpose()?,
         user: ids.as_user(),
         root: root(ids, spec)?,
-        binds: vec![Bind {
-            source: octets(&places.home(id))?,
-            at: octets(&home())?,
-            is_writable: true,
-        }],
-        overlays: Vec::new(),
+        binds,
+        overlays,
         hostname: HOSTNAME.to_owned(),
         private_bytes: PRIVATE_BYTES,
         environment: environment.into_iter().map(variable).collect::<Result<_, _>>()?,

@@ -6,6 +6,7 @@ use std::time::Instant;
 fn spec() -> Spec {
     Spec {
         image: "host".to_owned(),
+        layer: None,
         env: Env::default(),
         limits: Limits::default(),
         capture: None,

@@ -371,7 +371,7 @@ fn root_of_a_writable_system_mounts_nothing_and_sees_nothing_of_the_layers() {
         let id = engine.create(request("one", &root)).await.unwrap().id;
         let state = machine.state();
         // The same from outside.
-        assert!(state.join(id.to_string()).join("upper").exists());
+        assert!(state.join(id.to_string()).join("top/upper").exists());
         let script = format!(
             "ls -d {0}; mount -t tmpfs none /opt && echo mounted; \
              mount -o remount,rw /dev && echo remounted; touch /dev/x && echo made; \

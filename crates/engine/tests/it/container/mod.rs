@@ -63,7 +63,8 @@ impl Machine {
     pub(super) fn left(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.state()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name != "etc" && name != "images").collect()
+        let of_all = ["etc", "images", "layers", ".trash"];
+        names.filter(|name| !of_all.contains(&name.as_str())).collect()
     }
 }
 

@@ -30,7 +30,7 @@ fn what_runs_is_taken_up_with_its_processes_and_output() {
     machine.guest(gone).ask(&Request::Stop { grace_ms: 0 }).answer().unwrap();
     // What was half made has no end.
     let half = atoll_api::id::SandboxId::from_random([7; 10]);
-    std::fs::create_dir_all(machine.state().join(half.to_string()).join("home")).unwrap();
+    std::fs::create_dir_all(machine.state().join(half.to_string()).join("top/home")).unwrap();
     live(async {
         let engine = machine.start().await;
         assert_eq!(engine.get(id).unwrap().state, State::Running);

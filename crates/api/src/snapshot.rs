@@ -1,0 +1,239 @@
+//! Snapshots: what a sandbox kept at one moment, to go back to and to make others of.
+
+use crate::error::ApiError;
+use crate::id::{SandboxId, SnapshotId};
+use crate::name::SandboxName;
+use crate::object::object;
+use crate::sandbox::{
+    CreateSandbox, InvalidRequest, Limits, NUMBER_MAX, PAGE_COUNT_DEFAULT, PAGE_COUNT_MAX, Sandbox,
+    Tier, not_more, validate_labels,
+};
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Most sandboxes that are made of one snapshot at once.
+pub const FORKS_COUNT_MAX: u32 = 1000;
+
+/// How the files of a snapshot came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotWay {
+    /// Nothing ran, so they were set aside as they were: as fast for a million files as for one.
+    Rename,
+    /// The file system copied them as a whole, while the sandbox stood still.
+    Subvolume,
+    /// Files that had changed since the snapshot before share their blocks with it from now on,
+    /// the others are the same; the sandbox stood still meanwhile.
+    Reflink,
+    /// Files that had changed since the snapshot before were copied, the others are the same;
+    /// the sandbox stood still meanwhile.
+    Copy,
+}
+
+impl SnapshotWay {
+    /// The word for it on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rename => "rename",
+            Self::Subvolume => "subvolume",
+            Self::Reflink => "reflink",
+            Self::Copy => "copy",
+        }
+    }
+}
+
+/// A snapshot as the API shows it.
+///
+/// It has the files of the sandbox's home, and of its root file system if that can be written.
+/// Memory is not in it, and neither are `/tmp`, `/run` and `/dev/shm`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Snapshot {
+    /// Its id.
+    pub id: SnapshotId,
+    /// The sandbox that it was taken of, which may be gone.
+    pub sandbox_id: SandboxId,
+    /// That sandbox's name at the time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_name: Option<SandboxName>,
+    /// The snapshot that the sandbox came from or had been taken last, if that is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_id: Option<SnapshotId>,
+    /// When it was taken.
+    pub created_at: Timestamp,
+    /// When it is deleted; never where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Labels that its maker gave it.
+    pub labels: BTreeMap<String, String>,
+    /// What the sandbox was made of.
+    pub image: String,
+    /// How strongly the sandbox was isolated.
+    pub tier: Tier,
+    /// Limits that sandboxes have that are made of it, unless they are given others.
+    pub limits: Limits,
+    /// How its files came to be.
+    pub way: SnapshotWay,
+    /// How long it took, in microseconds.
+    pub took_us: u64,
+    /// How long the sandbox stood still for it, in microseconds; 0 if it did not run.
+    pub frozen_us: u64,
+    /// Names of files that were looked at; absent where none had to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Bytes that were copied.
+    pub copied_bytes: u64,
+}
+
+/// Asks for a snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateSnapshot {
+    /// Labels, to find it by.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Deleted after so many milliseconds, at least 1; never where nothing is said. What was made
+    /// of it stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 9007199254740991u64)]
+    pub delete_after_ms: Option<u64>,
+}
+
+impl CreateSnapshot {
+    /// Checks everything that can be judged without knowing the server.
+    ///
+    /// # Errors
+    /// Gives the first field that is wrong, with the limit that it breaks.
+    pub fn validate(&self) -> Result<(), InvalidRequest> {
+        validate_labels(&self.labels)?;
+        let field = || "delete_after_ms".to_owned();
+        match self.delete_after_ms {
+            Some(0) => Err(InvalidRequest::TooSmall { field: field(), found: 0, least: 1 }),
+            Some(found) if found > NUMBER_MAX => {
+                Err(InvalidRequest::TooLarge { field: field(), found, most: NUMBER_MAX })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Asks for a page of snapshots, the oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListSnapshots {
+    /// Only those of this sandbox.
+    #[serde(default)]
+    pub sandbox_id: Option<SandboxId>,
+    /// Only those that have all of these labels.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// At most this many, 1 to [`PAGE_COUNT_MAX`].
+    #[serde(default)]
+    pub page_count: Option<usize>,
+    /// The id of the last one on the page before.
+    #[serde(default)]
+    pub after: Option<SnapshotId>,
+}
+
+impl ListSnapshots {
+    /// Checks the request and gives how many snapshots a page has.
+    ///
+    /// # Errors
+    /// Gives the field that is wrong, with its limit.
+    pub fn validate(&self) -> Result<usize, InvalidRequest> {
+        validate_labels(&self.labels)?;
+        let count = self.page_count.unwrap_or(PAGE_COUNT_DEFAULT);
+        if count == 0 {
+            let field = "page_count".to_owned();
+            return Err(InvalidRequest::TooSmall { field, found: 0, least: 1 });
+        }
+        not_more("page_count", count, PAGE_COUNT_MAX)?;
+        Ok(count)
+    }
+
+    /// Whether the request asks for `snapshot`, its place in the list aside.
+    pub fn wants(&self, snapshot: &Snapshot) -> bool {
+        self.sandbox_id.is_none_or(|id| snapshot.sandbox_id == id)
+            && self.labels.iter().all(|(key, value)| snapshot.labels.get(key) == Some(value))
+    }
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SnapshotPage {
+    /// The snapshots, the oldest first.
+    pub snapshots: Vec<Snapshot>,
+    /// What to ask for the next page with, as `after`; absent on the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<SnapshotId>,
+}
+
+/// Asks for sandboxes made of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForkSnapshot {
+    /// How many, 1 to 1000.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 1000)]
+    pub count: u32,
+    /// What they differ in from the sandbox that the snapshot was taken of; see
+    /// [`CreateSandbox::snapshot`]. Of several, names have `-1`, `-2` and so on behind them.
+    #[serde(default, deserialize_with = "object")]
+    pub sandbox: CreateSandbox,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Default for ForkSnapshot {
+    fn default() -> Self {
+        Self { count: 1, sandbox: CreateSandbox::default() }
+    }
+}
+
+impl ForkSnapshot {
+    /// Checks everything that can be judged without knowing the server.
+    ///
+    /// # Errors
+    /// Gives the first field that is wrong, with the limit that it breaks.
+    pub fn validate(&self) -> Result<(), InvalidRequest> {
+        let field = || "count".to_owned();
+        let (found, most) = (self.count.into(), FORKS_COUNT_MAX.into());
+        match self.count {
+            0 => return Err(InvalidRequest::TooSmall { field: field(), found, least: 1 }),
+            count if count > FORKS_COUNT_MAX => {
+                return Err(InvalidRequest::TooLarge { field: field(), found, most });
+            }
+            _ => {}
+        }
+        self.sandbox.validate()
+    }
+}
+
+/// What became of a request for several sandboxes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Forks {
+    /// Of what they were made.
+    pub snapshot_id: SnapshotId,
+    /// One for each that was asked for.
+    pub forks: Vec<Fork>,
+}
+
+/// What became of one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Fork {
+    /// It runs.
+    Sandbox(Box<Sandbox>),
+    /// There is none, and nothing is left of it.
+    Error(Box<ApiError>),
+}
+
+/// Asks for a sandbox to be put back to a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreSandbox {
+    /// Which.
+    pub snapshot: SnapshotId,
+}

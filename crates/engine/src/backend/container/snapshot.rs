@@ -1,0 +1,353 @@
+//! Layers: what sandboxes keep, set aside.
+//!
+//! ```text
+//!     STATE/layers/lay_…      a layer, whole
+//!     STATE/layers/.new-lay_… one that is being copied
+//!     STATE/.trash/…          what nobody needs any more, being removed
+//! ```
+//!
+//! Of a sandbox without processes its [`Top`] itself becomes the layer, by changing places with an
+//! empty one that was prepared there. Until then the empty one is a layer that says to be above
+//! itself, which none is; from then on the sandbox says to be above it. So the host alone tells
+//! which of both has happened, whenever a server dies.
+//!
+//! Of one whose processes stand still a copy is made: of btrfs by a snapshot of its subvolume, of
+//! others file by file ([`atoll_store::tree`]), where files that have not changed since the copy
+//! before are linked to that one.
+
+use super::Container;
+use super::host::{self, call};
+use super::layers;
+use super::top::Top;
+use crate::backend::{BackendError, Layer, Processes, Progress, Taken};
+use atoll_api::id::{LayerId, SandboxId};
+use atoll_api::snapshot::SnapshotWay;
+use atoll_store::tree::{self, CopyError, Index, Previous, SubvolumeError};
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+
+/// Layers that one may have below it: more take long to look through (a first `git status` of
+/// 50,000 files takes ten times as long with 120 as with one).
+pub(super) const DEPTH_MAX: usize = 100;
+
+/// A sandbox's note of the last copy of what it keeps, for the next one.
+const COPIED: &str = "copied";
+
+impl Container {
+    pub(super) fn take(
+        &self,
+        id: SandboxId,
+        layer: LayerId,
+        processes: Processes,
+        progress: &Progress,
+    ) -> Result<Taken, BackendError> {
+        self.places.check_room()?;
+        match processes {
+            Processes::None => self.exchange(id, layer),
+            Processes::Frozen => self.copy(id, layer, progress),
+            Processes::Running => Err(BackendError::Call {
+                step: "copy files that are being written",
+                source: io::ErrorKind::ResourceBusy.into(),
+            }),
+        }
+    }
+
+    /// Makes the layer of what a sandbox without processes keeps.
+    fn exchange(&self, id: SandboxId, layer: LayerId) -> Result<Taken, BackendError> {
+        let (top, place) = (self.places.top(id), self.places.layer(layer));
+        let mut below = top.below()?;
+        below.push(layer);
+        if below.len() > DEPTH_MAX {
+            let text = format!("there are {DEPTH_MAX} layers below it already");
+            return Err(call("put one more layer below it")(io::Error::other(text)));
+        }
+        self.make_layers()?;
+        let new = Top::at(self.places.layers().join(format!(".new-{layer}")));
+        let prepared = self.prepare(id, &new, &top, &below);
+        let step = "exchange what the sandbox keeps";
+        let exchanged = prepared.and_then(|()| {
+            // It says to be above itself: a layer of that name is none.
+            std::fs::rename(new.path(), place.path()).map_err(call(step))?;
+            for work in [top.work(), top.home_work()] {
+                self.places.remove_in_top(id, &work).map_err(call(step))?;
+            }
+            renameat_with(CWD, top.path(), CWD, place.path(), RenameFlags::EXCHANGE)
+                .map_err(|error| call(step)(error.into()))
+        });
+        if let Err(error) = exchanged {
+            self.discard(new.path())?;
+            self.discard(place.path())?;
+            return Err(error);
+        }
+        // The next copy is one of other files.
+        std::fs::remove_file(self.places.of(id).join(COPIED)).ok();
+        Ok(Taken { way: SnapshotWay::Rename, files: None, copied_bytes: 0 })
+    }
+
+    /// Makes an empty top, for the sandbox `id`, over `below`, of which `like` is the uppermost
+    /// or will be.
+    fn prepare(
+        &self,
+        id: SandboxId,
+        new: &Top,
+        like: &Top,
+        below: &[LayerId],
+    ) -> Result<(), BackendError> {
+        let step = "prepare what the sandbox is to keep";
+        let ids = self.places.top(id).ids()?;
+        self.make_top(new)?;
+        new.own_home(ids, Some(like)).map_err(call(step))?;
+        layers::make_above(new, like, ids)?;
+        if let Some(root) = like.image()? {
+            new.note_image(&root)?;
+        }
+        new.note_below(below).map_err(call(step))
+    }
+
+    /// Makes what a new sandbox keeps over a layer.
+    pub(super) fn make_from(&self, id: SandboxId, layer: LayerId) -> Result<(), BackendError> {
+        let (top, from) = (self.places.top(id), self.whole_layer(layer)?);
+        let mut below = from.below()?;
+        below.push(layer);
+        // Its home has its user already.
+        let (ids, step) = (top.ids()?, "make the sandbox's home");
+        top.own_home(ids, Some(&from)).map_err(call(step))?;
+        layers::make_above(&top, &from, ids)?;
+        if let Some(root) = from.image()? {
+            top.note_image(&root)?;
+        }
+        top.note_below(&below).map_err(call(step))
+    }
+
+    /// Puts a sandbox without processes back to a layer; what it kept is removed.
+    pub(super) fn go_back(&self, id: SandboxId, layer: LayerId) -> Result<(), BackendError> {
+        let from = self.whole_layer(layer)?;
+        let mut below = from.below()?;
+        below.push(layer);
+        let new = Top::at(self.places.of(id).join("top.new"));
+        let step = "exchange what the sandbox keeps";
+        // What a server left that was killed here.
+        self.discard(new.path())?;
+        self.prepare(id, &new, &from, &below)?;
+        let top = self.places.top(id);
+        renameat_with(CWD, top.path(), CWD, new.path(), RenameFlags::EXCHANGE)
+            .map_err(|error| call(step)(error.into()))?;
+        std::fs::remove_file(self.places.of(id).join(COPIED)).ok();
+        self.discard(new.path())
+    }
+
+    /// Copies what a sandbox keeps whose processes stand still.
+    fn copy(
+        &self,
+        id: SandboxId,
+        layer: LayerId,
+        progress: &Progress,
+    ) -> Result<Taken, BackendError> {
+        self.make_layers()?;
+        let top = self.places.top(id);
+        let new = Top::at(self.places.layers().join(format!(".new-{layer}")));
+        let copied = self.copy_to(id, &top, &new, progress).and_then(|taken| {
+            let step = "put the layer into place";
+            std::fs::rename(new.path(), self.places.layer(layer).path()).map_err(call(step))?;
+            Ok(taken)
+        });
+        if copied.is_err() {
+            self.discard(new.path())?;
+            return copied;
+        }
+        // A hint: without it the next copy is one of everything.
+        let note = self.places.of(id).join(COPIED);
+        std::fs::remove_file(&note).ok();
+        std::os::unix::fs::symlink(layer.to_string(), note).ok();
+        copied
+    }
+
+    fn copy_to(
+        &self,
+        id: SandboxId,
+        top: &Top,
+        new: &Top,
+        progress: &Progress,
+    ) -> Result<Taken, BackendError> {
+        let step = "copy what the sandbox keeps";
+        let (source, layers) = (open(top.path())?, open(&self.places.layers())?);
+        if tree::is_subvolume(source.as_fd()).map_err(call(step))? {
+            let name = new.path().file_name().unwrap_or_default();
+            match tree::snapshot(source.as_fd(), layers.as_fd(), name) {
+                Ok(()) => {
+                    for work in [new.work(), new.home_work()] {
+                        remove(new.path(), &work)?;
+                    }
+                    return Ok(Taken { way: SnapshotWay::Subvolume, files: None, copied_bytes: 0 });
+                }
+                Err(SubvolumeError::Nested) => {}
+                Err(error) => return Err(host::other(step, error)),
+            }
+        }
+        self.make_top(new)?;
+        let before = self.copied_before(id);
+        let mut all = tree::Copied::default();
+        for part in ["home", "upper"] {
+            if !top.path().join(part).is_dir() {
+                continue;
+            }
+            let copied = copy_part(part, top, new, before.as_ref(), progress)?;
+            all.files += copied.files;
+            all.reflinked += copied.reflinked;
+            all.bytes_copied += copied.bytes_copied;
+        }
+        if let Some(root) = top.image()? {
+            new.note_image(&root)?;
+        }
+        new.note_below(&top.below()?).map_err(call(step))?;
+        let way = if all.reflinked > 0 { SnapshotWay::Reflink } else { SnapshotWay::Copy };
+        Ok(Taken { way, files: Some(all.files), copied_bytes: all.bytes_copied })
+    }
+
+    /// The layer of the last copy, if nothing else has been made of the sandbox since.
+    fn copied_before(&self, id: SandboxId) -> Option<Top> {
+        let note = std::fs::read_link(self.places.of(id).join(COPIED)).ok()?;
+        let layer = self.places.layer(note.to_str()?.parse().ok()?);
+        layer.path().is_dir().then_some(layer)
+    }
+
+    /// What is needed of the layers, and what is not is removed, the bytes of it later.
+    pub(super) fn collect_but(
+        &self,
+        keep: &BTreeSet<LayerId>,
+    ) -> Result<Vec<LayerId>, BackendError> {
+        let mut needed = keep.clone();
+        for layer in keep {
+            // One that is kept and not there is nobody's ground.
+            needed.extend(self.places.layer(*layer).below()?);
+        }
+        for id in self.places.list()? {
+            for top in ["top", "top.new"] {
+                needed.extend(Top::at(self.places.of(id).join(top)).below()?);
+            }
+        }
+        let mut gone = Vec::new();
+        for Layer { id, .. } in self.list_layers()? {
+            if !needed.contains(&id) {
+                self.discard(self.places.layer(id).path())?;
+                gone.push(id);
+            }
+        }
+        Ok(gone)
+    }
+
+    pub(super) fn list_layers(&self) -> Result<Vec<Layer>, BackendError> {
+        let step = "list the layers";
+        let entries = match std::fs::read_dir(self.places.layers()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(call(step))?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(call(step))?.file_name();
+            // What has another name is not ours to judge.
+            let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            let below = self.places.layer(id).below()?;
+            found.push(Layer { id, is_whole: !below.contains(&id) });
+        }
+        Ok(found)
+    }
+
+    fn whole_layer(&self, layer: LayerId) -> Result<Top, BackendError> {
+        let top = self.places.layer(layer);
+        if top.path().is_dir() && !top.below()?.contains(&layer) {
+            return Ok(top);
+        }
+        let source = io::Error::new(io::ErrorKind::NotFound, format!("{layer} is not there"));
+        Err(call("find the files of the snapshot")(source))
+    }
+
+    /// Takes away what a server left that was killed while it made a layer.
+    pub(super) fn clear_layers(&self) -> Result<(), BackendError> {
+        let step = "clear the directory of layers";
+        let entries = match std::fs::read_dir(self.places.layers()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(call(step))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(call(step))?;
+            if entry.file_name().as_encoded_bytes().starts_with(b".new-") {
+                self.discard(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings a layer to the disk.
+    pub(super) fn bring_to_disk(&self, layer: LayerId) -> Result<(), BackendError> {
+        let layer = open(self.places.layer(layer).path())?;
+        tree::sync(layer.as_fd()).map_err(call("bring the snapshot to the disk"))
+    }
+
+    /// Takes something away at once, and removes it when there is time.
+    fn discard(&self, path: &Path) -> Result<(), BackendError> {
+        self.trash.throw(path).map_err(call("set aside what is not needed any more"))
+    }
+
+    fn make_layers(&self) -> Result<(), BackendError> {
+        match std::fs::create_dir(self.places.layers()) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(call("make the directory of layers")(error))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Makes an empty one: a subvolume where the file system has them.
+    pub(super) fn make_top(&self, top: &Top) -> Result<(), BackendError> {
+        top.make().map_err(call("make what the sandbox is to keep"))
+    }
+}
+
+/// Copies one directory of a top, with what the next copy needs to know of it.
+fn copy_part(
+    part: &str,
+    top: &Top,
+    new: &Top,
+    before: Option<&Top>,
+    progress: &Progress,
+) -> Result<tree::Copied, BackendError> {
+    let (source, index_name) = (open(&top.path().join(part))?, format!("{part}.index"));
+    let to = new.path().join(part);
+    match std::fs::create_dir(&to) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(call("copy what the sandbox keeps")(error));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    let previous = before.and_then(|before| {
+        let index = Index::load(open(before.path()).ok()?.as_fd(), OsStr::new(&index_name))?;
+        Some((open(&before.path().join(part)).ok()?, index))
+    });
+    let previous = previous.as_ref().map(|(tree, index)| Previous { tree: tree.as_fd(), index });
+    let is_canceled = || progress.is_cancelled();
+    let copied = tree::copy(source.as_fd(), open(&to)?.as_fd(), previous, &is_canceled);
+    let (copied, index) = copied.map_err(|error| match error {
+        CopyError::Canceled => BackendError::Cancelled,
+        error => host::other("copy what the sandbox keeps", error),
+    })?;
+    // Without it the next copy is one of everything.
+    index.save(open(new.path())?.as_fd(), OsStr::new(&index_name)).ok();
+    Ok(copied)
+}
+
+fn open(path: &Path) -> Result<OwnedFd, BackendError> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|error| call("open what the sandbox keeps")(error.into()))
+}
+
+fn remove(directory: &Path, path: &Path) -> Result<(), BackendError> {
+    let name = path.file_name().unwrap_or_default();
+    atoll_store::remove(open(directory)?.as_fd(), name)
+        .map_err(|error| call("copy what the sandbox keeps")(error.into()))
+}

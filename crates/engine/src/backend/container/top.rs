@@ -1,0 +1,148 @@
+//! What a sandbox keeps while it is stopped, as one directory: a layer is one that was a
+//! sandbox's once and never changes again.
+//!
+//! ```text
+//!     home/       its home; with layers below, what was written to it
+//!     upper/      what was written to the root file system, if that can be written
+//!     image       a link to its root file system, unless that is this machine's
+//!     below       the ids of the layers below, one a line, the lowest first
+//!     home-work/  work/   what the overlays need while it runs; not in layers
+//! ```
+//!
+//! All of it changes its place by one rename(2), so there is no moment at which a part of it is
+//! a layer's and another still the sandbox's.
+
+use super::host::call;
+use super::identity::Ids;
+use crate::backend::BackendError;
+use atoll_api::id::LayerId;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+/// Longest list of layers below, in bytes: far beyond what can be mounted.
+const BELOW_BYTES_MAX: u64 = 64 << 10;
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Top(PathBuf);
+
+impl Top {
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(super) fn home(&self) -> PathBuf {
+        self.0.join("home")
+    }
+
+    pub(super) fn home_work(&self) -> PathBuf {
+        self.0.join("home-work")
+    }
+
+    /// What was written to the root file system.
+    pub(super) fn upper(&self) -> PathBuf {
+        self.0.join("upper")
+    }
+
+    pub(super) fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+
+    /// Makes it, with a home that nobody has yet.
+    pub(super) fn make(&self) -> io::Result<()> {
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700).create(&self.0)?;
+        builder.create(self.home())
+    }
+
+    /// Gives its home to the sandbox's user, with the mode that it has in `like`.
+    pub(super) fn own_home(&self, ids: Ids, like: Option<&Self>) -> io::Result<()> {
+        let home = self.home();
+        if rustix::process::geteuid().is_root() {
+            let (uid, gid) = ids.user();
+            chown(&home, Some(uid), Some(gid))?;
+        }
+        let Some(like) = like else { return Ok(()) };
+        let mode = like.home().symlink_metadata()?.mode() & 0o1777;
+        std::fs::set_permissions(home, std::fs::Permissions::from_mode(mode))
+    }
+
+    /// Whose it is.
+    pub(super) fn ids(&self) -> Result<Ids, BackendError> {
+        let home = self.home().symlink_metadata();
+        let home = home.map_err(call("look at the sandbox's home"))?;
+        Ok(Ids::of_home(home.uid(), home.gid()))
+    }
+
+    /// Notes the layers below; nothing of those that have none.
+    pub(super) fn note_below(&self, below: &[LayerId]) -> io::Result<()> {
+        if below.is_empty() {
+            return Ok(());
+        }
+        let text: String = below.iter().map(|layer| format!("{layer}\n")).collect();
+        std::fs::write(self.0.join("below"), text)
+    }
+
+    /// The layers below, the lowest first.
+    pub(super) fn below(&self) -> Result<Vec<LayerId>, BackendError> {
+        let step = "read the layers below";
+        let damaged = |what: String| call(step)(io::Error::new(io::ErrorKind::InvalidData, what));
+        let path = self.0.join("below");
+        match path.symlink_metadata() {
+            Ok(found) if found.len() > BELOW_BYTES_MAX => {
+                return Err(damaged(format!("there are {} bytes of them", found.len())));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            _ => {}
+        }
+        let text = std::fs::read_to_string(path).map_err(call(step))?;
+        let parse = |line: &str| {
+            line.parse().map_err(|_| damaged(format!("{line:?} is the id of no layer")))
+        };
+        text.lines().map(parse).collect()
+    }
+
+    /// Notes which root file system it has, for as long as it is there: the archive that it came
+    /// from may be another one day.
+    pub(super) fn note_image(&self, root: &Path) -> Result<(), BackendError> {
+        std::os::unix::fs::symlink(root, self.0.join("image"))
+            .map_err(call("note the sandbox's image"))
+    }
+
+    /// Its root file system; none if it is this machine's.
+    pub(super) fn image(&self) -> Result<Option<PathBuf>, BackendError> {
+        match std::fs::read_link(self.0.join("image")) {
+            Ok(root) => Ok(Some(root)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(call("read the sandbox's image")(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_below_are_read_as_they_were_noted_and_nothing_else_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = Top::at(directory.path().join("top"));
+        top.make().unwrap();
+        assert_eq!(top.below().unwrap(), []);
+        let below: Vec<LayerId> = (0..3).map(|byte| LayerId::from_random([byte; 10])).collect();
+        top.note_below(&below).unwrap();
+        assert_eq!(top.below().unwrap(), below);
+        for text in ["lay_", "../..\n", "lay_00000000000000000000 \n", "\n"] {
+            std::fs::write(top.path().join("below"), text).unwrap();
+            assert!(top.below().is_err(), "{text:?}");
+        }
+        std::fs::write(top.path().join("below"), vec![b'\n'; 65 << 10]).unwrap();
+        assert!(format!("{:?}", top.below()).contains("66560 bytes"), "{:?}", top.below());
+    }
+}
