@@ -529,6 +529,8 @@ impl Backend for Fake {
         let gone = state.layers.keys().filter(|layer| !needed.contains(layer)).copied();
         let gone: Vec<LayerId> = gone.collect();
         state.layers.retain(|layer, _| needed.contains(layer));
+        drop(state);
+        self.host.changes.send_modify(|count| *count += 1);
         Ok(gone)
     }
 

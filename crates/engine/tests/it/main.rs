@@ -12,4 +12,5 @@ mod life;
 mod random;
 mod records;
 mod restart;
+mod snapshots;
 mod support;

@@ -8,6 +8,7 @@ mod life;
 mod packages;
 mod restart;
 mod services;
+mod snapshots;
 mod workspace;
 
 use atoll_engine::backend::Container;

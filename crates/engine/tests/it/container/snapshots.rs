@@ -1,0 +1,215 @@
+//! Snapshots of real sandboxes: what runs in them notices nothing, and what is made of them has
+//! the files of that moment.
+
+use super::{Machine, also_as_ordinary, eventually};
+use crate::support::{live, named};
+use atoll_api::id::{SandboxId, SnapshotId};
+use atoll_api::sandbox::{CreateSandbox, State};
+use atoll_api::snapshot::{CreateSnapshot, Fork, ForkSnapshot, Snapshot, SnapshotWay};
+use atoll_engine::Engine;
+use atoll_protocol::request::Request;
+use atoll_testkit::guest::sh;
+use std::path::Path;
+
+async fn snapshot(engine: &Engine, id: SandboxId) -> Snapshot {
+    engine.snapshot(id, CreateSnapshot::default()).await.unwrap()
+}
+
+fn from(id: SnapshotId) -> CreateSandbox {
+    CreateSandbox { snapshot: Some(id), ..CreateSandbox::default() }
+}
+
+fn lacks_pause(engine: &Engine) -> bool {
+    let lacks = !engine.tier().1.pause;
+    if lacks {
+        atoll_testkit::skip::skip("pause", "this user may make no control group");
+    }
+    lacks
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+const FILL: &str = "mkdir -p a/b; echo one > a/b/file; ln -s b/file a/link; ln a/b/file a/hard; \
+                    echo gone > gone; mkdir -m 711 shut; echo script > run; chmod 755 run";
+
+#[test]
+fn what_is_made_of_a_stopped_sandbox_has_its_files_and_writes_its_own() {
+    also_as_ordinary(
+        "snapshots::what_is_made_of_a_stopped_sandbox_has_its_files_and_writes_its_own",
+    );
+    let machine = Machine::new();
+    live(async {
+        let engine = machine.start().await;
+        let id = engine.create(named("web")).await.unwrap().id;
+        machine.guest(id).sh(FILL);
+        engine.stop(id).await.unwrap();
+        let taken = snapshot(&engine, id).await;
+        assert_eq!((taken.way, taken.copied_bytes), (SnapshotWay::Rename, 0));
+        let forks = engine.fork(taken.id, ForkSnapshot { count: 3, ..Default::default() });
+        let forks = forks.await.unwrap().forks;
+        let forks: Vec<SandboxId> = forks
+            .into_iter()
+            .map(|fork| match fork {
+                Fork::Sandbox(sandbox) => sandbox.id,
+                Fork::Error(error) => panic!("{error:?}"),
+            })
+            .collect();
+        let look = "cat a/b/file a/link; stat -c '%h %a %U' a/hard run shut; stat -c '%a %U' .";
+        let seen = "one\none\n2 644 user\n1 755 user\n2 711 user\n700 user\n";
+        for (number, fork) in forks.iter().enumerate() {
+            let guest = machine.guest(*fork);
+            assert_eq!(guest.sh(look).text(), seen);
+            let change = format!("echo {number} > a/b/file; rm gone; echo new > new; ls");
+            assert_eq!(guest.sh(&change).text(), "a\nnew\nrun\nshut\n");
+        }
+        // Each has its own, and the origin what it had.
+        engine.resume(id).await.unwrap();
+        let guest = machine.guest(id);
+        assert_eq!(guest.sh("ls; cat a/b/file").text(), "a\ngone\nrun\nshut\none\n");
+        guest.sh("echo more >> a/b/file");
+        assert_eq!(machine.guest(forks[2]).sh("cat a/b/file").text(), "2\n");
+        // Once more, from what is above a layer already.
+        engine.stop(forks[1]).await.unwrap();
+        let second = snapshot(&engine, forks[1]).await;
+        assert_eq!(second.parent_id, Some(taken.id));
+        let last = engine.create(from(second.id)).await.unwrap().id;
+        assert_eq!(machine.guest(last).sh("cat a/b/file; ls").text(), "1\na\nnew\nrun\nshut\n");
+        // What is needed by nobody is removed; the rest stays.
+        for id in [id, forks[0], forks[1], forks[2]] {
+            engine.delete(id).await.unwrap();
+        }
+        engine.delete_snapshot(taken.id).await.unwrap();
+        engine.delete_snapshot(second.id).await.unwrap();
+        assert_eq!(machine.guest(last).sh("cat a/link").text(), "1\n");
+        engine.delete(last).await.unwrap();
+        let layers = machine.state().join("layers");
+        eventually("no layer is left", || names(&layers).is_empty()).await;
+        let trash = machine.state().join(".trash");
+        eventually("nothing is left of them", || names(&trash).is_empty()).await;
+        engine.shutdown().await;
+    });
+}
+
+#[test]
+fn what_runs_notices_nothing_and_its_snapshot_is_of_one_moment() {
+    also_as_ordinary("snapshots::what_runs_notices_nothing_and_its_snapshot_is_of_one_moment");
+    let machine = Machine::new();
+    live(async {
+        let engine = machine.start().await;
+        if lacks_pause(&engine) {
+            return engine.shutdown().await;
+        }
+        let id = engine.create(named("web")).await.unwrap().id;
+        let guest = machine.guest(id);
+        guest.sh(FILL);
+        // It holds a file open that is written, one that has no name, and a directory. What it
+        // writes to the one is written to the other at once.
+        let work = "mkdir -p here; cd here; exec 3>>../log 4>>../again 5<>../unlinked; \
+                    rm ../unlinked; n=0; while :; do n=$((n+1)); echo $n >&3; echo $n >&4; done";
+        let mut running = guest.ask(&Request::Start(sh(work)));
+        running.started();
+        eventually("it writes", || guest.sh("test -s log && echo yes").text() == "yes\n").await;
+        let first = snapshot(&engine, id).await;
+        assert!(matches!(first.way, SnapshotWay::Copy | SnapshotWay::Reflink), "{first:?}");
+        assert!(first.frozen_us > 0 && first.frozen_us <= first.took_us, "{first:?}");
+        let length = || guest.sh("wc -c < log").text().trim().parse::<u64>().unwrap();
+        let at = length();
+        eventually("it goes on", || length() > at).await;
+        let second = snapshot(&engine, id).await;
+        // Of what had not changed nothing was copied.
+        assert_eq!(second.files, first.files);
+        for snapshot in [&first, &second] {
+            let fork = engine.create(from(snapshot.id)).await.unwrap().id;
+            let look = "cat a/link; ls -d here; \
+                        l=$(wc -l < log); a=$(wc -l < again); echo $((l - a))";
+            let seen = machine.guest(fork).sh(look);
+            let seen = seen.text();
+            assert!(seen == "one\nhere\n0\n" || seen == "one\nhere\n1\n", "{seen}");
+        }
+        engine.shutdown().await;
+    });
+}
+
+#[test]
+fn the_way_back_is_to_the_files_of_the_snapshot() {
+    also_as_ordinary("snapshots::the_way_back_is_to_the_files_of_the_snapshot");
+    let machine = Machine::new();
+    live(async {
+        let engine = machine.start().await;
+        let id = engine.create(named("web")).await.unwrap().id;
+        let guest = machine.guest(id);
+        guest.sh(FILL);
+        engine.stop(id).await.unwrap();
+        let taken = snapshot(&engine, id).await;
+        engine.resume(id).await.unwrap();
+        for round in 0..3 {
+            guest.sh("rm -r a; echo changed > run; echo new > new");
+            let back = engine.restore(id, taken.id).await.unwrap();
+            assert_eq!(back.state, State::Running, "{round}");
+            assert_eq!(guest.sh("cat a/link run; ls").text(), "one\nscript\na\ngone\nrun\nshut\n");
+        }
+        assert_eq!(names(&machine.state().join("layers")).len(), 1);
+        engine.shutdown().await;
+    });
+}
+
+/// Five rounds, each of which is above the one before.
+#[test]
+fn round_after_round_the_files_are_intact() {
+    also_as_ordinary("snapshots::round_after_round_the_files_are_intact");
+    let machine = Machine::new();
+    live(async {
+        let engine = machine.start().await;
+        let id = engine.create(named("web")).await.unwrap().id;
+        let guest = machine.guest(id);
+        for round in 1..=5 {
+            let add =
+                format!("echo {round} >> all; echo {round} > of-{round}; cat all | wc -l; ls");
+            let seen = guest.sh(&add);
+            assert!(seen.text().starts_with(&format!("{round}\nall\nof-1\n")), "{}", seen.text());
+            engine.stop(id).await.unwrap();
+            snapshot(&engine, id).await;
+            engine.resume(id).await.unwrap();
+        }
+        assert_eq!(guest.sh("cat all of-3").text(), "1\n2\n3\n4\n5\n3\n");
+        engine.shutdown().await;
+    });
+}
+
+/// A server that died between both halves leaves what it lists.
+#[test]
+fn what_was_half_made_is_told_from_what_is_whole() {
+    also_as_ordinary("snapshots::what_was_half_made_is_told_from_what_is_whole");
+    let machine = Machine::new();
+    let (id, taken) = live(async {
+        let engine = machine.start().await;
+        let id = engine.create(named("web")).await.unwrap().id;
+        machine.guest(id).sh(FILL);
+        engine.stop(id).await.unwrap();
+        let taken = snapshot(&engine, id).await;
+        engine.shutdown().await;
+        (id, taken)
+    });
+    let layers = machine.state().join("layers");
+    let [whole] = &names(&layers)[..] else { panic!("{:?}", names(&layers)) };
+    // One that was being copied, one that was to be exchanged, and one that nobody knows of.
+    let half = layers.join(format!(".new-{}", whole.replace("lay_", "lay_0").split_at(24).0));
+    std::fs::create_dir_all(half.join("home")).unwrap();
+    let unchanged = layers.join("lay_00000000000000000000");
+    std::fs::create_dir_all(unchanged.join("home")).unwrap();
+    std::fs::write(unchanged.join("below"), "lay_00000000000000000000\n").unwrap();
+    std::fs::create_dir_all(layers.join("lay_11111111111111111111/home")).unwrap();
+    live(async {
+        let engine = machine.start().await;
+        eventually("the rest is removed", || names(&layers).len() == 1).await;
+        assert_eq!(engine.get_snapshot(taken.id).unwrap(), taken);
+        let fork = engine.create(from(taken.id)).await.unwrap().id;
+        assert_eq!(machine.guest(fork).sh("cat a/link").text(), "one\n");
+        engine.resume(id).await.unwrap();
+        assert_eq!(machine.guest(id).sh("cat a/link").text(), "one\n");
+        engine.shutdown().await;
+    });
+}
