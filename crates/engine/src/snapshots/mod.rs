@@ -3,7 +3,7 @@
 //! One is written down before its layer is made, and once more when that is there. Whoever finds
 //! only the first looks at the host: where the layer is whole, the snapshot was taken, and else
 //! nothing came of it. A layer stays for as long as a snapshot has it or something is above it;
-//! [`keeper`] has the others removed.
+//! the keeper has the others removed.
 
 mod keeper;
 mod kept;
