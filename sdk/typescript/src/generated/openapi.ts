@@ -295,6 +295,23 @@ export interface components {
             /** @description Who or what wanted it, as in `request`. */
             reason: string;
         } | {
+            /** @enum {string} */
+            kind: "snapshot_taken";
+            /** @description Which. */
+            snapshotId: components["schemas"]["SnapshotId"];
+        } | {
+            /** @enum {string} */
+            kind: "snapshot_deleted";
+            /** @description Who or what wanted it, as in `request` or `delete_after_ms`. */
+            reason: string;
+            /** @description Which. */
+            snapshotId: components["schemas"]["SnapshotId"];
+        } | {
+            /** @enum {string} */
+            kind: "sandbox_restored";
+            /** @description Which. */
+            snapshotId: components["schemas"]["SnapshotId"];
+        } | {
             /** @description What was run. Values of secrets are replaced, as in `[secret GITHUB]`. */
             argv: string[];
             /** @description Which. */
@@ -609,6 +626,13 @@ export interface components {
              *     failed; one that fails does not make the creation fail.
              */
             services?: components["schemas"]["Service"][];
+            /**
+             * @description The snapshot that it begins with, in place of an image. Environment, limits, services, the
+             *     commands to ask about and the network are those of the sandbox that the snapshot was taken
+             *     of, where nothing else is said here: variables one by one, everything else as a whole. No
+             *     secret goes along with the network; who wants them names them again.
+             */
+            snapshot?: components["schemas"]["SnapshotId"];
             /** @description The files that it begins with; none but its image's where nothing is said. */
             workspace?: components["schemas"]["Workspace"];
         };
@@ -905,6 +929,16 @@ export interface components {
              * @description Which.
              */
             port: number;
+        } | {
+            /** @enum {string} */
+            kind: "snapshotted";
+            /** @description Which. */
+            snapshotId: components["schemas"]["SnapshotId"];
+        } | {
+            /** @enum {string} */
+            kind: "restored";
+            /** @description Which. */
+            snapshotId: components["schemas"]["SnapshotId"];
         } | {
             /** @description Why. */
             cause: string;
@@ -1698,6 +1732,8 @@ export interface components {
             name?: components["schemas"]["SandboxName"];
             /** @description Files inside with the values of secrets, which whatever runs there can read. */
             secretFiles?: string[];
+            /** @description The snapshot that it came from, or that was taken of it last. */
+            snapshotId?: components["schemas"]["SnapshotId"];
             /** @description Where in its life it is. */
             state: components["schemas"]["State"];
             /** @description When it came into its state. */
@@ -1851,6 +1887,11 @@ export interface components {
             /** @description Who gets it. */
             target?: components["schemas"]["Target"];
         };
+        /**
+         * @description Names one snapshot for good.
+         * @example snp_0001020304050607abff
+         */
+        SnapshotId: string;
         /**
          * @description Asks for a command to be run. Either `command` or `shell` is there.
          *
