@@ -184,6 +184,7 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
     lifecycle = Lifecycle(lease_ms=1, idle_stop_ms=1, delete_after_ms=1, max_lifetime_ms=1)
     making: dict[str, Any] = {
         "image": "x",
+        "snapshot": "snp_1",
         "env": {"A": "b"},
         "labels": {"a": "b"},
         "limits": limits,

@@ -194,6 +194,7 @@ async function first<T>(all: AsyncGenerator<T>): Promise<T | undefined> {
 async function doEverything(client: Atoll, folder: string): Promise<void> {
   const making = {
     image: "host",
+    snapshot: "snp_1",
     env: { A: "b" },
     labels: { a: "b" },
     limits: { memoryBytes: 1 },

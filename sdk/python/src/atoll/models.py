@@ -187,6 +187,7 @@ class SandboxInfo:
     name: str | None = None
     lease_ends_at: datetime | None = None
     workspace: str | None = None
+    snapshot_id: str | None = None
     cause: str | None = None
 
 
@@ -200,6 +201,7 @@ class EventKind:
     forced: bool | None = None
     port: int | None = None
     visibility: Visibility | None = None
+    snapshot_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

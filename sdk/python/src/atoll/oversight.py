@@ -106,6 +106,7 @@ class AuditKind:
     scope: GrantScope | None = None
     sha256: str | None = None
     signal: int | None = None
+    snapshot_id: str | None = None
     status: ApprovalStatus | None = None
     through: int | None = None
     until: datetime | None = None

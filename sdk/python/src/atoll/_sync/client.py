@@ -76,6 +76,7 @@ class Atoll:
         *,
         name: str | None = None,
         image: str | None = None,
+        snapshot: str | None = None,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
@@ -90,12 +91,14 @@ class Atoll:
         """Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks.
 
         `files` is a local directory that it begins with, all of it. Then there is no sandbox if the connection breaks.
-        It reaches what `network` says, and nothing where nothing is said. Commands like one of `exec_ask`, as in
-        `git push *`, wait for somebody who approves: see `exec`.
+        With the id of a `snapshot` it begins as that, in place of an image. It reaches what `network` says, and nothing
+        where nothing is said. Commands like one of `exec_ask`, as in `git push *`, wait for somebody who approves: see
+        `exec`.
         """
         request = body(
             name=name,
             image=image,
+            snapshot=snapshot,
             env=env,
             labels=labels,
             limits=limits,
@@ -136,6 +139,7 @@ class Atoll:
         name: str,
         *,
         image: str | None = None,
+        snapshot: str | None = None,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
@@ -149,6 +153,7 @@ class Atoll:
         """The sandbox of this name, made if there is none. However many ask at once, all get the same."""
         request = body(
             image=image,
+            snapshot=snapshot,
             env=env,
             labels=labels,
             limits=limits,
