@@ -16,6 +16,7 @@ use std::path::PathBuf;
 const EXAMPLES: &[(&str, &str, Option<&str>)] = &[
     ("workspace.mode", "\"review\"", Some("workspace")),
     ("workspace.strict_ignore", "true", Some("strict-ignore")),
+    ("workspace.apply", "\"ask\"", None),
     ("files.read", "[\"~/.config/pip\", \"/srv/data\"]", Some("read")),
     ("files.write", "[\"~/scratch\"]", Some("write")),
     ("files.hide", "[\"*.pem\", \"/secrets/\"]", Some("hide")),

@@ -34,6 +34,7 @@ mod server;
 mod sse;
 mod wait;
 
+pub use approvals::ApprovalStream;
 pub use body::{Download, Upload};
 pub use client::Client;
 pub use endpoint::{Endpoint, EndpointError};

@@ -2,7 +2,7 @@
 
 use super::network::NetworkSection;
 use super::pattern::{EnvPattern, PathPattern};
-use super::value::{Bytes, Cpus, Image, Isolation, Limit, WorkspaceMode};
+use super::value::{ApplyMode, Bytes, Cpus, Image, Isolation, Limit, WorkspaceMode};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -72,6 +72,8 @@ pub struct WorkspaceSection {
     pub mode: Option<Located<WorkspaceMode>>,
     /// `strict_ignore`
     pub strict_ignore: Option<Located<bool>>,
+    /// `apply`
+    pub apply: Option<Located<ApplyMode>>,
 }
 
 /// `[files]`: what of the host is shown, and what of the project is hidden.

@@ -3,7 +3,7 @@
 use super::document::Place;
 use super::network::{NetworkMode, NetworkRule, SecretBinding, UpstreamProxy};
 use super::pattern::{EnvPattern, PathPattern};
-use super::value::{Bytes, Cpus, Image, Isolation, WorkspaceMode};
+use super::value::{ApplyMode, Bytes, Cpus, Image, Isolation, WorkspaceMode};
 use crate::secret::SecretName;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -133,6 +133,8 @@ pub struct Workspace {
     /// Judge every open of a live workspace against the hide rules, so that a
     /// file that the host replaces meanwhile stays hidden. Costs 50-85 us an open.
     pub strict_ignore: Sourced<bool>,
+    /// What it takes for a review to be applied.
+    pub apply: Sourced<ApplyMode>,
 }
 
 /// Host paths shown inside, and project paths hidden.
@@ -382,6 +384,7 @@ impl EffectivePolicy {
             workspace: Workspace {
                 mode: Sourced::built_in(WorkspaceMode::Live),
                 strict_ignore: Sourced::built_in(false),
+                apply: Sourced::built_in(ApplyMode::Confirm),
             },
             files: Files {
                 read: Vec::new(),

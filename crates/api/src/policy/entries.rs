@@ -72,6 +72,9 @@ impl<'a> Entries<'a> {
                 self.word(key, &policy.workspace.mode, policy.workspace.mode.value.as_str())
             }
             "workspace.strict_ignore" => self.switch(key, &policy.workspace.strict_ignore),
+            "workspace.apply" => {
+                self.word(key, &policy.workspace.apply, policy.workspace.apply.value.as_str())
+            }
             "files.read" => {
                 self.list(&key, &policy.files.read, |grant| grant.path.to_string_lossy())
             }

@@ -35,6 +35,12 @@ pub const KEYS: &[Key] = &[
         "true or false",
         "judge every open of a live workspace against the hide rules",
     ),
+    key(
+        "workspace",
+        "apply",
+        "\"confirm\" or \"ask\"",
+        "whether a review is applied when its risky files are confirmed, or when a person approves it",
+    ),
     key("files", "read", "list of paths", "host paths shown read-only, absolute or from ~/"),
     key("files", "write", "list of paths", "host paths shown writable, absolute or from ~/"),
     key(

@@ -230,6 +230,7 @@ impl Merger<'_> {
             layer,
             document.workspace.strict_ignore.as_ref(),
         );
+        replace(&mut self.policy.workspace.apply, layer, document.workspace.apply.as_ref());
         replace(&mut self.policy.kernel.ptrace, layer, document.kernel.ptrace.as_ref());
         replace(
             &mut self.policy.kernel.nested_userns,

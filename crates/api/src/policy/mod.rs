@@ -18,8 +18,8 @@
 //! - **Rules** (`network.allow`, `network.presets`): what both the user and the project allow is
 //!   allowed.
 //! - **Limits**: equal or lower.
-//! - **Switches** (`workspace.mode`, `workspace.strict_ignore`, `kernel.*`, `network.mode`,
-//!   `network.explain`, `network.ipv6`): equal or stricter.
+//! - **Switches** (`workspace.*`, `kernel.*`, `network.mode`, `network.explain`,
+//!   `network.ipv6`): equal or stricter.
 //! - **Choices** (`env.set`, `root.image`, `tier.isolation`, `network.stand_in`,
 //!   `network.upstream_proxy`, `network.proxy_variables`): equal only.
 //! - **Secrets** (`network.secret`): the user's alone.
@@ -56,5 +56,6 @@ pub use parse::{MAX_DOCUMENT_BYTES, ParseError, ParseErrorKind, ParseErrors, par
 pub(crate) use pattern::component_matches;
 pub use pattern::{EnvPattern, PathPattern, PatternError};
 pub use value::{
-    Bytes, Cpus, Image, Isolation, Limit, ValueError, WorkspaceMode, nearest, parse_duration,
+    ApplyMode, Bytes, Cpus, Image, Isolation, Limit, ValueError, WorkspaceMode, nearest,
+    parse_duration,
 };

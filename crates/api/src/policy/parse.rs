@@ -130,6 +130,7 @@ impl Reader {
         match item.key.as_str() {
             "workspace.mode" => document.workspace.mode = self.word(item),
             "workspace.strict_ignore" => document.workspace.strict_ignore = self.boolean(item),
+            "workspace.apply" => document.workspace.apply = self.word(item),
             "files.read" => document.files.read = self.list(item, "a list of paths", host_path),
             "files.write" => document.files.write = self.list(item, "a list of paths", host_path),
             "files.hide" => document.files.hide = self.list(item, "a list of patterns", plain),

@@ -350,6 +350,44 @@ impl fmt::Display for WorkspaceMode {
     }
 }
 
+/// What it takes for a review to be applied. The order is from widest to strictest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ApplyMode {
+    /// Risky files are confirmed, by a person or a flag.
+    Confirm,
+    /// A person approves all of it, and no flag does.
+    Ask,
+}
+
+impl ApplyMode {
+    const ALL: [Self; 2] = [Self::Confirm, Self::Ask];
+
+    /// The word for it in documents.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Confirm => "confirm",
+            Self::Ask => "ask",
+        }
+    }
+}
+
+impl FromStr for ApplyMode {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        Self::ALL
+            .into_iter()
+            .find(|mode| mode.as_str() == text)
+            .ok_or_else(|| word_error(text, Self::ALL.into_iter().map(Self::as_str)))
+    }
+}
+
+impl fmt::Display for ApplyMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// How strongly a sandbox is isolated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {

@@ -1,6 +1,8 @@
 //! `atoll apply`.
 
 use crate::error::CliError;
+use crate::remote::Remote;
+use crate::review::approval::{self, Chosen};
 use crate::review::{self, Review};
 use crate::session::{self, EXIT_UNDECIDED};
 use crate::status::Status;
@@ -21,6 +23,10 @@ use std::path::{Path, PathBuf};
 /// the exit status is then 1 and the session stays. A session that was applied
 /// whole is removed.
 ///
+/// Where the policy of the session says `workspace.apply = "ask"`, a person
+/// approves all of it: here on a terminal, else by `atoll approvals` at the server.
+/// --yes is no such word.
+///
 /// Example: atoll apply src docs/guide.md
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -37,9 +43,8 @@ pub(crate) struct Args {
     /// Keep the session although all of it was applied
     #[arg(long)]
     keep: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    remote: Remote,
 }
 
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
@@ -54,22 +59,22 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     let paths = in_project(&project, paths)?;
     let force = in_project(&project, args.force.clone())?;
     let review = Review::read(session)?;
-    let is_asked = |change: &&Change| {
-        let is_named = change.is_at_or_beneath(&paths) || change.is_at_or_beneath(&force);
-        paths.is_empty() || is_named
+    let chosen = Chosen { id: &id, paths: &paths, force: &force };
+    let asks = review.session.record().apply_asks.clone();
+    let review = if let Some(said_in) = asks {
+        let again = || Review::read(sessions.get(&id).map_err(session::tell)?);
+        approval::approved(review, &chosen, &said_in, &args.remote, again)?
+    } else {
+        let changes = chosen.of(&review).into_iter();
+        let risky: Vec<(&Change, Vec<Risk>)> = changes
+            .map(|change| (change, review.risks(change)))
+            .filter(|(_, risks)| !risks.is_empty())
+            .collect();
+        if !args.yes && !risky.is_empty() {
+            confirm(&risky)?;
+        }
+        review
     };
-    let risky: Vec<(&Change, Vec<Risk>)> = review
-        .changes
-        .list
-        .iter()
-        .filter(is_asked)
-        .filter(|change| change.conflict.is_none() || change.is_at_or_beneath(&force))
-        .map(|change| (change, review.risks(change)))
-        .filter(|(_, risks)| !risks.is_empty())
-        .collect();
-    if !args.yes && !risky.is_empty() {
-        confirm(&risky)?;
-    }
     let baseline = review.session.open_baseline().map_err(session::tell)?;
     let request = Request { session: &id, paths: &paths, force: &force, baseline: Some(&baseline) };
     let outcome = apply::apply(&review.view, &review.changes, &request).map_err(tell)?;
@@ -172,7 +177,7 @@ fn report(
     is_removed: bool,
     rejected: &str,
 ) -> Result<Status, CliError> {
-    if args.json {
+    if args.remote.json {
         let text = format!("{:#}\n", review::apply_json(id, outcome, is_removed));
         io::stdout()
             .write_all(text.as_bytes())

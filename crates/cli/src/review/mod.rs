@@ -1,6 +1,7 @@
 //! What `atoll diff`, `apply` and `discard` have in common: a session's changes
 //! with their risks, for people and as JSON.
 
+pub(crate) mod approval;
 mod json;
 mod names;
 mod patch;

@@ -196,7 +196,8 @@ impl<'a> Ground<'a> {
         match self.policy.workspace.mode.value {
             WorkspaceMode::Review => {
                 let masked = hidden.iter().map(|hidden| hidden.path.clone()).collect();
-                review::start(&self.project.root, masked, self.identity.user).map(Some)
+                let apply = &self.policy.workspace.apply;
+                review::start(&self.project.root, masked, apply, self.identity.user).map(Some)
             }
             WorkspaceMode::Live | WorkspaceMode::None => Ok(None),
         }

@@ -3,6 +3,7 @@
 use crate::error::CliError;
 use crate::review::word;
 use crate::session::{sessions, tell};
+use atoll_api::policy::{ApplyMode, Sourced};
 use atoll_jail::spec::User;
 use atoll_store::Format;
 use atoll_store::changes;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 pub(super) fn start(
     project: &Path,
     masked: BTreeSet<PathBuf>,
+    apply: &Sourced<ApplyMode>,
     user: User,
 ) -> Result<Session, CliError> {
     // An overlay does not look into them: what they hold would seem to be gone.
@@ -34,7 +36,8 @@ pub(super) fn start(
     let owner = std::fs::symlink_metadata(project).map(|found| (found.uid(), found.gid()));
     let writer = (user.outside_uid, user.outside_gid);
     let written_by = (is_root && owner.is_ok_and(|owner| owner != writer)).then_some(writer);
-    let new = NewSession { project, format, masked, written_by };
+    let apply_asks = (apply.value == ApplyMode::Ask).then(|| apply.origin.to_string());
+    let new = NewSession { project, format, masked, written_by, apply_asks };
     let session = sessions()?.create(&new).map_err(tell)?;
     if is_root {
         give_to(&session.upper(), user)

@@ -68,7 +68,13 @@ impl Case {
     fn start_session(&self) -> Session {
         let format = if self.user == User::Root { Format::Trusted } else { Format::User };
         let masked = [PathBuf::from("hidden")].into();
-        let new = NewSession { project: &self.project(), format, masked, written_by: None };
+        let new = NewSession {
+            project: &self.project(),
+            format,
+            masked,
+            written_by: None,
+            apply_asks: None,
+        };
         let session = self.sessions.create(&new).unwrap();
         // Root's sessions belong to the owner of the project as they are.
         if self.user == User::Ordinary {

@@ -41,7 +41,10 @@
 pub(crate) mod compare;
 pub(crate) mod conflict;
 mod differ;
+mod digest;
 mod walk;
+
+pub use digest::digest;
 
 use crate::node::{Node, Stamp};
 use crate::view::{Known, View};

@@ -98,6 +98,8 @@ pub struct NewSession<'a> {
     /// User and group that write the upper, if they are not the project's
     /// owner: there they stand for it.
     pub written_by: Option<(u32, u32)>,
+    /// A person is to approve what is applied; where the policy says so.
+    pub apply_asks: Option<String>,
 }
 
 /// One session.
@@ -171,7 +173,7 @@ impl Sessions {
         let (id, path, _lock) = self.new_dir()?;
         let make_error = |source: io::Error| SessionError::Make { path: path.clone(), source };
         let record = Record {
-            version: record::VERSION,
+            version: record::version(new.apply_asks.is_some()),
             project: new.project.to_owned(),
             project_dev: stamp.dev,
             project_ino: stamp.ino,
@@ -180,6 +182,7 @@ impl Sessions {
             stand_in: new.written_by.map(|upper| StandIn { upper, host: (stamp.uid, stamp.gid) }),
             format: new.format,
             masked: new.masked.clone(),
+            apply_asks: new.apply_asks.clone(),
             state: State::running_here().map_err(make_error)?,
         };
         let session = Session { id, path: path.clone(), record };

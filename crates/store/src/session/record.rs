@@ -8,8 +8,14 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// The version this program writes. One that reads a higher one says so.
-pub(super) const VERSION: u32 = 1;
+/// The highest version that this program reads. One that reads lower ones says so.
+pub(super) const VERSION: u32 = 2;
+
+/// What it writes: the first that says all of it, so that older programs read what they can.
+pub(super) const fn version(asks: bool) -> u32 {
+    // One that does not know of it would apply without asking.
+    if asks { VERSION } else { 1 }
+}
 
 /// A session's `record.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +43,9 @@ pub struct Record {
     /// Paths in the project that the session does not see.
     #[serde(with = "serde_paths")]
     pub masked: BTreeSet<PathBuf>,
+    /// A person approves what is applied; where the policy of that time says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apply_asks: Option<String>,
     pub state: State,
 }
 

@@ -52,6 +52,7 @@ impl Home {
             format: Self::format(),
             masked,
             written_by: None,
+            apply_asks: None,
         };
         self.sessions.create(&new).unwrap()
     }
@@ -132,16 +133,31 @@ both! {
         std::fs::create_dir(&project).unwrap();
         let masked = BTreeSet::from([PathBuf::from(OsStr::from_bytes(b"\xfe\n"))]);
         std::fs::write(project.join(OsStr::from_bytes(b"\xfe\n")), "s").unwrap();
-        let new = NewSession { project: &project, format: Home::format(), masked: masked.clone(), written_by: None };
+        let new = NewSession { project: &project, format: Home::format(), masked: masked.clone(), written_by: None, apply_asks: None };
         let made = home.sessions.create(&new).unwrap();
         let found = home.sessions.get(made.id()).unwrap();
         assert_eq!((&found.record().project, &found.record().masked), (&project, &masked));
         found.view().unwrap();
     }
+    that_a_person_approves_is_remembered_and_no_older_program_reads_over_it => {
+        let home = Home::new();
+        let version = |id: &str| -> u64 {
+            let record = std::fs::read(home.dir().join(id).join("record.json")).unwrap();
+            serde_json::from_slice::<serde_json::Value>(&record).unwrap()["version"].as_u64().unwrap()
+        };
+        let asks = Some("/etc/policy.toml:3".to_owned());
+        let new = NewSession { project: &home.project(), format: Home::format(), masked: BTreeSet::new(), written_by: None, apply_asks: asks.clone() };
+        let made = home.sessions.create(&new).unwrap();
+        assert_eq!(home.sessions.get(made.id()).unwrap().record().apply_asks, asks);
+        assert_eq!(version(made.id()), 2);
+        let other = home.create(&[]);
+        assert_eq!(home.sessions.get(other.id()).unwrap().record().apply_asks, None);
+        assert_eq!(version(other.id()), 1);
+    }
     a_project_around_the_sessions_is_refused => {
         let home = Home::new();
         for project in [home.root.path(), &home.dir(), Path::new("/")] {
-            let new = NewSession { project, format: Home::format(), masked: BTreeSet::new(), written_by: None };
+            let new = NewSession { project, format: Home::format(), masked: BTreeSet::new(), written_by: None, apply_asks: None };
             let error = home.sessions.create(&new).unwrap_err();
             assert!(matches!(error, SessionError::InsideProject { .. }), "{project:?}: {error}");
         }
@@ -150,7 +166,7 @@ both! {
     a_project_that_is_not_there_is_an_error_and_leaves_nothing => {
         let home = Home::new();
         let project = home.root.path().join("nothing");
-        let new = NewSession { project: &project, format: Home::format(), masked: BTreeSet::new(), written_by: None };
+        let new = NewSession { project: &project, format: Home::format(), masked: BTreeSet::new(), written_by: None, apply_asks: None };
         assert!(matches!(home.sessions.create(&new), Err(SessionError::Project { .. })));
         assert_eq!(home.names(), Vec::<String>::new());
     }
@@ -167,7 +183,7 @@ both! {
         let good = home.create(&[]);
         let records = [
             ("ses_0000000000000001", "{\"version\": 1}"),
-            ("ses_0000000000000002", "{\"version\": 2, \"new\": 1}"),
+            ("ses_0000000000000002", "{\"version\": 3, \"new\": 1}"),
             ("ses_0000000000000003", "not json"),
         ];
         for (id, text) in records {
@@ -182,7 +198,7 @@ both! {
             listed.broken.iter().map(|(_, error)| error).collect::<Vec<_>>()[..],
             [
                 SessionError::Damaged { .. },
-                SessionError::Newer { found: 2, .. },
+                SessionError::Newer { found: 3, .. },
                 SessionError::Damaged { .. },
                 SessionError::Read { .. },
             ]

@@ -56,6 +56,16 @@ impl Merger<'_> {
                 self.policy.workspace.strict_ignore = layer.sourced(strict);
             }
         }
+        if let Some(apply) = &document.workspace.apply {
+            let base = &self.policy.workspace.apply;
+            if apply.value < base.value {
+                let why = format!("a person approves what is applied ({})", base.origin);
+                let line = format!("apply = {}", quoted(apply.value));
+                self.widens(layer.origin(apply), "workspace.apply", why, Some(line));
+            } else if apply.value > base.value {
+                self.policy.workspace.apply = layer.sourced(apply);
+            }
+        }
         let kernel = &mut self.policy.kernel;
         let written = &document.kernel;
         let ptrace = narrow_permission(&mut kernel.ptrace, layer, written.ptrace.as_ref());

@@ -85,6 +85,9 @@ fn wider(base: &EffectivePolicy, narrow: &EffectivePolicy) -> Option<String> {
     if base.workspace.strict_ignore.value && !narrow.workspace.strict_ignore.value {
         return Some("strict_ignore".into());
     }
+    if narrow.workspace.apply.value < base.workspace.apply.value {
+        return Some("apply".into());
+    }
     // Patterns in these tests are plain names, so the last equal one decides.
     let hides = |policy: &EffectivePolicy, name: &str| {
         let last =
@@ -215,6 +218,12 @@ fn a_project_cannot_widen_any_key() {
         "workspace.mode = 'review'",
         "workspace.mode",
         "mode = \"review\"",
+    );
+    check(
+        "workspace.apply = 'ask'",
+        "workspace.apply = 'confirm'",
+        "workspace.apply",
+        "apply = \"confirm\"",
     );
     let strict = "workspace.strict_ignore = true";
     check(

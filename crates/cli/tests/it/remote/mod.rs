@@ -1,5 +1,6 @@
 //! Commands that ask a server, through the real program on both sides.
 
+mod apply;
 mod approvals;
 mod audit;
 mod cp;
