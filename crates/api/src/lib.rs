@@ -30,4 +30,5 @@ pub mod server;
 pub mod service;
 pub mod snapshot;
 pub mod time;
+pub mod usage;
 pub mod wait;

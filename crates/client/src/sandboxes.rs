@@ -8,6 +8,7 @@ use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{
     CREATE_WITH_ARCHIVE, CreateSandbox, Lifecycle, ListSandboxes, Sandbox, SandboxPage, Timeline,
 };
+use atoll_api::usage::{ListUsage, Usage, UsagePage};
 use hyper::{Method, StatusCode, header};
 
 /// What can be done to a sandbox as a whole.
@@ -134,6 +135,28 @@ impl Client {
         cursor: Option<u64>,
     ) -> Result<DenialPage, ClientError> {
         let path = Path::sandbox(sandbox, &["denials"]).with_some("cursor", cursor);
+        self.ask(Method::GET, path).await
+    }
+
+    /// Tells what it has used; by its id also if it is deleted.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn get_usage(&self, sandbox: &str) -> Result<Usage, ClientError> {
+        self.ask(Method::GET, Path::sandbox(sandbox, &["usage"])).await
+    }
+
+    /// Gives a page of what sandboxes have used, deleted ones included, the oldest first.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_usage(&self, wanted: &ListUsage) -> Result<UsagePage, ClientError> {
+        let mut path = Path::of(&["usage"])
+            .with_some("page_count", wanted.page_count)
+            .with_some("cursor", wanted.cursor);
+        for (key, value) in &wanted.labels {
+            path = path.with("label", format_args!("{key}={value}"));
+        }
         self.ask(Method::GET, path).await
     }
 

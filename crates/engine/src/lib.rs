@@ -14,6 +14,7 @@
 //! | what is secret | [`secrets`] |
 //! | what can be gone back to | [`snapshots`] |
 //! | what may be reached | [`network`], [`gateway`] |
+//! | what sandboxes have used | [`usage`] |
 //! | what is told to who looks back later | [`audit`] |
 //! | what can be asked | [`Engine`] |
 //! | what a sandbox that runs can be asked, in the API's words | [`inside`] |
@@ -46,6 +47,7 @@ mod services;
 pub mod snapshots;
 pub mod state;
 mod told;
+pub mod usage;
 mod workspace;
 
 pub use config::Config;

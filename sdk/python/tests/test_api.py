@@ -32,6 +32,8 @@ LEFT_OUT = {
     "get_metrics": "for what collects metrics",
     "get_openapi": "for tools",
     "ask_approval": "for `atoll apply`",
+    "get_usage": "for operators: `atoll usage`",
+    "list_usage": "likewise",
 }
 """Operations without a verb."""
 

@@ -30,6 +30,8 @@ const LEFT_OUT = {
   get_metrics: "for what collects metrics",
   get_openapi: "for tools",
   ask_approval: "for `atoll apply`",
+  get_usage: "for operators: `atoll usage`",
+  list_usage: "likewise",
 };
 
 /** What requests may have and the SDK never says. */

@@ -95,6 +95,11 @@ impl Cursor {
     pub fn of(created_at: Timestamp, id: SandboxId) -> Self {
         Self { created_at, id }
     }
+
+    /// Behind which sandbox it is: when that was asked for, and its id.
+    pub fn place(self) -> (Timestamp, SandboxId) {
+        (self.created_at, self.id)
+    }
 }
 
 impl fmt::Display for Cursor {

@@ -23,6 +23,7 @@ mod secret;
 mod serve;
 mod shell;
 mod show;
+mod usage;
 mod wait;
 
 use crate::error::CliError;
@@ -62,6 +63,7 @@ pub(crate) enum Command {
     /// Delete sandboxes, with their files
     Delete(act::Args),
     Events(events::Args),
+    Usage(usage::Args),
     Approvals(approvals::Args),
     Keys(keys::Args),
     Secret(secret::Args),
@@ -95,6 +97,7 @@ impl Command {
             Self::Kill(args) => act::run(args, Verb::Act(Action::Kill)),
             Self::Delete(args) => act::run(args, Verb::Delete),
             Self::Events(args) => events::run(args),
+            Self::Usage(args) => usage::run(args),
             Self::Approvals(args) => approvals::run(args),
             Self::Keys(args) => keys::run(args),
             Self::Secret(args) => secret::run(args),

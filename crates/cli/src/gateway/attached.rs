@@ -120,7 +120,11 @@ impl Attached {
             | Told::Reached { .. }
             | Told::Used { .. }
             | Told::Redacted { .. } => {}
-            Told::Counted { .. } => self.is_counted = true,
+            Told::Counted { counts, is_answer, .. } => {
+                // Another gateway goes on from there, also with what the budgets allow.
+                self.addition.counts = counts;
+                self.is_counted |= is_answer;
+            }
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::policy::load::Loaded;
 use crate::policy::network::{self, PlacedRule};
 use atoll_api::policy::{Network as Said, NetworkMode, UpstreamProxy};
 use atoll_egress::control::{
-    Addition, Binding, Budgets, LayerText, Order, RuleText, Rules, Sensitive, Via,
+    Addition, Binding, Budgets, Counts, LayerText, Order, RuleText, Rules, Sensitive, Via,
 };
 use atoll_egress::gateway;
 use atoll_egress::policy::Action;
@@ -50,6 +50,7 @@ impl Network {
             tcp: 0,
             rules: rules(understood, said, secrets),
             stand_ins: understood.stand_ins.clone(),
+            counts: Counts::default(),
             authority: Some(Sensitive::from(authority.to_pem().to_string())),
         };
         Ok(Some(Self {

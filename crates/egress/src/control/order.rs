@@ -1,5 +1,6 @@
 //! What the gateway is told to do.
 
+use super::Counts;
 use crate::name::Name;
 use crate::policy::{Action, Layer, Policy, Rule, RuleError};
 use crate::stand_in::Kept;
@@ -25,7 +26,7 @@ pub enum Order {
         /// All of its rules.
         rules: Rules,
     },
-    /// Serves a sandbox no more, and breaks off its connections.
+    /// Serves a sandbox no more, breaks off its connections, and tells what it has used.
     Remove {
         /// Which sandbox.
         sandbox: u64,
@@ -58,6 +59,9 @@ pub struct Addition {
     pub rules: Rules,
     /// Addresses that stand for names already.
     pub stand_ins: Kept,
+    /// What it has used before, from where it is counted on: budgets are of its whole life.
+    #[serde(default)]
+    pub counts: Counts,
     /// Certificate and key of its own authority, in PEM; without one no TLS is opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authority: Option<Sensitive>,

@@ -80,12 +80,15 @@ pub enum Told {
         /// From which port.
         port: u16,
     },
-    /// What a sandbox has sent and received.
+    /// What a sandbox has sent and received: asked for, or a moment after that has changed, and
+    /// when it is served no more.
     Counted {
         /// Which one.
         sandbox: u64,
         /// How much.
         counts: Counts,
+        /// Somebody has asked.
+        is_answer: bool,
     },
     /// A listener of the sandbox does not work any more: nothing is reached through it.
     Deaf {
@@ -162,7 +165,7 @@ pub struct Asked {
     pub layer: usize,
 }
 
-/// What has been sent and received since the sandbox was added.
+/// What has been sent and received in the whole life of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {

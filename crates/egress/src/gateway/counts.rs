@@ -11,6 +11,8 @@ const HOSTS_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Used {
     counts: Counts,
+    /// As they were last told.
+    told: Counts,
     hosts: HashMap<Box<str>, Host>,
 }
 
@@ -21,9 +23,21 @@ struct Host {
 }
 
 impl Used {
+    /// Counted on from what was used before.
+    pub(super) fn from(counts: Counts) -> Self {
+        Self { counts, told: counts, hosts: HashMap::new() }
+    }
+
     /// What there is so far.
     pub(super) fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// The same, if it was not told before.
+    pub(super) fn news(&mut self) -> Option<Counts> {
+        let is_news = self.counts != self.told;
+        self.told = self.counts;
+        is_news.then_some(self.counts)
     }
 
     /// A question for a name.
@@ -136,6 +150,20 @@ mod tests {
         let counts = used.counts();
         assert_eq!((counts.requests, counts.connections), (3, 1));
         assert_eq!((counts.sent_bytes, counts.received_bytes), (500, 500));
+    }
+
+    #[test]
+    fn what_was_used_before_counts_and_only_what_is_new_is_told() {
+        let budgets = Budgets { requests_max: Some(3), ..Budgets::default() };
+        let before = Counts { requests: 2, sent_bytes: 10, ..Counts::default() };
+        let mut used = Used::from(before);
+        assert_eq!(used.news(), None);
+        assert_eq!(used.begin("a.test", true, &budgets), Ok(true));
+        assert!(used.begin("a.test", true, &budgets).is_err());
+        let now = Counts { requests: 3, ..before };
+        assert_eq!((used.news(), used.news()), (Some(now), None));
+        used.bytes("a.test", 1, 2, &budgets);
+        assert_eq!(used.news(), Some(Counts { sent_bytes: 11, received_bytes: 2, ..now }));
     }
 
     #[test]

@@ -11,14 +11,24 @@ use crate::tls::{Authority, Upstream};
 use atoll_sys::accept::Acceptor;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, Protocol, SocketType, ipproto, sockopt};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 use zeroize::Zeroize as _;
+
+/// How long after something was used that is told, with all that was used in the meantime.
+const COUNTED_AFTER: Duration = Duration::from_secs(1);
+
+/// Sandboxes by their numbers.
+type All = Rc<RefCell<HashMap<u64, Running>>>;
 
 /// Serves until the starter is gone.
 pub(super) async fn serve(setup: Setup, acceptor: Acceptor) -> io::Result<()> {
@@ -31,10 +41,12 @@ pub(super) async fn serve(setup: Setup, acceptor: Acceptor) -> io::Result<()> {
         route: Route::default(),
         pipes: Pipes::default(),
         outbox: outbox.clone(),
+        used: Notify::new(),
         tls: Arc::new(Upstream::new(setup.roots)),
     });
     let telling = tokio::task::spawn_local(tell(control.clone(), letters));
-    let mut running = HashMap::new();
+    let running = All::default();
+    let counting = tokio::task::spawn_local(count(running.clone(), outside.clone()));
     outbox.tell(Told::Ready);
     let mut buffer = vec![0; BYTES_MAX];
     loop {
@@ -50,12 +62,24 @@ pub(super) async fn serve(setup: Setup, acceptor: Acceptor) -> io::Result<()> {
         // There may have been secrets in it.
         buffer[..length].zeroize();
         if let Ok(order) = order {
-            carry_out(order, listeners, &mut running, &outside, &acceptor);
+            carry_out(order, listeners, &mut running.borrow_mut(), &outside, &acceptor);
         }
     }
-    drop(running);
+    running.borrow_mut().clear();
+    counting.abort();
     telling.abort();
     Ok(())
+}
+
+/// Tells what sandboxes have used, a moment after they did.
+async fn count(running: All, outside: Arc<Outside>) {
+    loop {
+        outside.used.notified().await;
+        sleep_until(Instant::now() + COUNTED_AFTER).await;
+        for found in running.borrow().values() {
+            found.sandbox.tell_counts();
+        }
+    }
 }
 
 /// A sandbox that is served as long as this is there.
@@ -97,7 +121,16 @@ fn carry_out(
             };
             outside.outbox.tell(told);
         }
-        Order::Remove { sandbox } => drop(running.remove(&sandbox)),
+        Order::Remove { sandbox } => {
+            let told = match running.remove(&sandbox) {
+                Some(found) => {
+                    let counts = found.sandbox.counts();
+                    Told::Counted { sandbox, counts, is_answer: false }
+                }
+                None => not_there(sandbox),
+            };
+            outside.outbox.tell(told);
+        }
         Order::Decide { sandbox, question, decision } => {
             if let Some(found) = running.get(&sandbox) {
                 found.sandbox.decide(question, decision);
@@ -105,7 +138,10 @@ fn carry_out(
         }
         Order::Count { sandbox } => {
             let told = match running.get(&sandbox) {
-                Some(found) => Told::Counted { sandbox, counts: found.sandbox.counts() },
+                Some(found) => {
+                    let counts = found.sandbox.counts();
+                    Told::Counted { sandbox, counts, is_answer: true }
+                }
                 None => not_there(sandbox),
             };
             outside.outbox.tell(told);
@@ -134,7 +170,7 @@ fn add(
     outside: &Arc<Outside>,
     acceptor: &Rc<Acceptor>,
 ) -> Result<(Running, Option<String>), String> {
-    let Addition { sandbox: id, tcp, rules, stand_ins, authority } = addition;
+    let Addition { sandbox: id, tcp, rules, stand_ins, counts, authority } = addition;
     if tcp > listeners.len() {
         return Err(format!("{tcp} listeners were announced, {} came", listeners.len()));
     }
@@ -146,7 +182,7 @@ fn add(
     let (settings, failed) = Settings::new(rules);
     let authority = authority.map(|pem| Authority::from_pem(pem.reveal())).transpose();
     let authority = authority.map_err(|error| format!("its authority cannot be used: {error}"))?;
-    let sandbox = Sandbox::new(id, settings, stand_ins, authority, outside.clone());
+    let sandbox = Sandbox::new(id, settings, stand_ins, counts, authority, outside.clone());
     let sandbox = Arc::new(sandbox.map_err(|error| error.to_string())?);
     let mut served = JoinSet::new();
     for socket in udp {

@@ -20,7 +20,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
 
 /// Most connections of a sandbox at once.
@@ -37,6 +37,8 @@ pub(super) struct Outside {
     pub(super) route: Route,
     pub(super) pipes: Pipes,
     pub(super) outbox: Outbox,
+    /// One of them has used something.
+    pub(super) used: Notify,
     /// Whom hosts are verified by.
     pub(super) tls: Arc<Upstream>,
 }
@@ -101,6 +103,7 @@ impl Sandbox {
         id: u64,
         settings: Settings,
         stand_ins: Kept,
+        counts: Counts,
         authority: Option<Authority>,
         outside: Arc<Outside>,
     ) -> Result<Self, KeptError> {
@@ -112,7 +115,7 @@ impl Sandbox {
             stand_ins: Mutex::new(StandIns::restore(stand_ins)?),
             approvals: Mutex::default(),
             denials: Mutex::default(),
-            used: Mutex::default(),
+            used: Mutex::new(Used::from(counts)),
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
         })
     }
@@ -151,6 +154,20 @@ impl Sandbox {
         locked(&self.used).counts()
     }
 
+    /// Tells what it has used, if that is news.
+    pub(super) fn tell_counts(&self) {
+        if let Some(counts) = locked(&self.used).news() {
+            self.tell(Told::Counted { sandbox: self.id, counts, is_answer: false });
+        }
+    }
+
+    /// Counts something, which is told later.
+    fn uses<T>(&self, count: impl FnOnce(&mut Used) -> T) -> T {
+        let counted = count(&mut locked(&self.used));
+        self.outside.used.notify_one();
+        counted
+    }
+
     /// The host that an address means.
     pub(super) fn host(&self, address: IpAddr) -> Host {
         let name = match address {
@@ -162,7 +179,7 @@ impl Sandbox {
 
     /// Tells of a refusal.
     pub(super) fn deny(&self, refused: &Refused, wanted: &Wanted<'_>) {
-        locked(&self.used).denial();
+        self.uses(Used::denial);
         let denial = refused.denial(wanted, &self.settings().rules);
         self.tell_denial(denial);
     }
@@ -249,7 +266,7 @@ impl Sandbox {
     /// A budget is spent.
     pub(super) fn begin(&self, host: &str, port: u16, is_request: bool) -> Result<(), Refused> {
         let budgets = self.settings().rules.budgets;
-        if locked(&self.used).begin(host, is_request, &budgets)? {
+        if self.uses(|used| used.begin(host, is_request, &budgets))? {
             self.tell(Told::Reached { sandbox: self.id, host: host.to_owned(), port });
         }
         Ok(())
@@ -258,7 +275,7 @@ impl Sandbox {
     /// Counts bytes to and from a host. False: no more may be moved.
     pub(super) fn count(&self, host: &str, sent: u64, received: u64) -> bool {
         let budgets = self.settings.borrow().rules.budgets;
-        locked(&self.used).bytes(host, sent, received, &budgets)
+        self.uses(|used| used.bytes(host, sent, received, &budgets))
     }
 
     /// Counts the bytes of a connection to a host.
@@ -288,7 +305,7 @@ pub(super) struct Asking<'a>(pub(super) &'a Sandbox);
 impl Names for Asking<'_> {
     fn address(&mut self, name: &Name) -> Result<NameStanding, String> {
         let Self(sandbox) = self;
-        locked(&sandbox.used).question();
+        sandbox.uses(Used::question);
         let settings = sandbox.settings();
         let refused = match settings.policy.name(name) {
             Ok(()) => {

@@ -1,7 +1,9 @@
 //! The gateway as a process, against who is not to be trusted with a listener, and against a
 //! starter in disorder.
 
-use atoll_egress::control::{Addition, Decision, LayerText, Order, RuleText, Rules, Starter, Told};
+use atoll_egress::control::{
+    Addition, Counts, Decision, LayerText, Order, RuleText, Rules, Starter, Told,
+};
 use atoll_egress::gateway::{self, Setup};
 use atoll_egress::policy::Action;
 use atoll_egress::stand_in::Kept;
@@ -32,8 +34,28 @@ impl Gateway {
         gateway
     }
 
+    /// What it tells next, beside what was used.
     pub(crate) fn hear(&self) -> Told {
-        self.starter.hear().unwrap()
+        loop {
+            match self.starter.hear().unwrap() {
+                Told::Counted { is_answer: false, .. } => {}
+                told => return told,
+            }
+        }
+    }
+
+    /// What a sandbox has used, which is told by itself.
+    pub(crate) fn counted(&self, whose: u64, is_it: impl Fn(Counts) -> bool) -> Counts {
+        loop {
+            match self.starter.hear().unwrap() {
+                Told::Counted { sandbox, counts, is_answer: false }
+                    if sandbox == whose && is_it(counts) =>
+                {
+                    return counts;
+                }
+                _ => {}
+            }
+        }
     }
 
     pub(crate) fn order(&self, order: &Order) {
@@ -56,7 +78,19 @@ impl Gateway {
         tcp: &[BorrowedFd<'_>],
         udp: &[BorrowedFd<'_>],
     ) -> Told {
-        let addition = Addition { sandbox, tcp: tcp.len(), rules, stand_ins, authority: None };
+        self.add_counted(sandbox, (rules, stand_ins, Counts::default()), tcp, udp)
+    }
+
+    /// The same for one that has used something before.
+    pub(crate) fn add_counted(
+        &self,
+        sandbox: u64,
+        (rules, stand_ins, counts): (Rules, Kept, Counts),
+        tcp: &[BorrowedFd<'_>],
+        udp: &[BorrowedFd<'_>],
+    ) -> Told {
+        let addition =
+            Addition { sandbox, tcp: tcp.len(), rules, stand_ins, counts, authority: None };
         self.starter.order(&Order::Add(Box::new(addition)), &[tcp, udp].concat()).unwrap();
         self.hear()
     }
@@ -192,6 +226,8 @@ fn orders_that_are_none_do_no_harm() {
     for order in [unknown(1, 7), unknown(9, 1), Order::Remove { sandbox: 9 }] {
         gateway.starter.order(&order, &[]).unwrap();
     }
+    // The removal is answered too.
+    assert!(matches!(gateway.hear(), Told::Failed { sandbox: 9, .. }));
     gateway.starter.order(&Order::Change { sandbox: 9, rules: rules(&[]) }, &[]).unwrap();
     assert!(matches!(gateway.hear(), Told::Failed { sandbox: 9, .. }));
     // Rules that are not understood: it is said, and nothing is reached.

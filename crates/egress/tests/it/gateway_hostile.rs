@@ -176,6 +176,41 @@ fn who_has_ten_thousand_connections_takes_none_of_anybody_else() {
 }
 
 #[test]
+fn what_is_used_is_told_by_itself_and_counted_on_by_the_next_gateway() {
+    let Some(address) = own() else { return };
+    let gateway = Gateway::start();
+    outside(&gateway);
+    let listener = sandbox(&gateway, 1, "tcp://HERE", Action::Allow);
+    let mut open = connect(&listener);
+    assert!(echoes(&mut open));
+    let told = gateway.counted(1, |counts| counts.received_bytes == 5);
+    assert_eq!((told.sent_bytes, told.connections, told.requests), (5, 1, 0));
+    // What was used since is told with the end.
+    assert!(echoes(&mut open));
+    gateway.order(&Order::Remove { sandbox: 1 });
+    let last = gateway.counted(1, |counts| counts.received_bytes == 10);
+    assert_eq!((last.sent_bytes, last.connections), (10, 1));
+    gateway.end();
+
+    // Another gateway goes on from there, with the budgets as well.
+    let gateway = Gateway::start();
+    outside(&gateway);
+    let listener = TcpListener::bind((address, 0)).unwrap();
+    let mut rules = rules("tcp://HERE", &listener, Action::Allow);
+    rules.budgets.requests_max = Some(2);
+    let with = (rules, stand_ins(address), last);
+    assert_eq!(gateway.add_counted(1, with, &[listener.as_fd()], &[]), Told::Added { sandbox: 1 });
+    assert!(echoes(&mut connect(&listener)));
+    let told = gateway.counted(1, |counts| counts.received_bytes == 15);
+    assert_eq!((told.sent_bytes, told.connections, told.denials), (15, 2, 0));
+    let mut beyond = connect(&listener);
+    beyond.write_all(b"hello").unwrap();
+    assert!(is_reset(&mut beyond));
+    assert_eq!(gateway.counted(1, |counts| counts.denials > 0).connections, 2);
+    gateway.end();
+}
+
+#[test]
 fn an_approval_is_asked_for_once_and_holds_for_who_tries_again() {
     if own().is_none() {
         return;

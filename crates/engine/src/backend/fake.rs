@@ -7,6 +7,7 @@
 use super::{
     Alive, Backend, BackendError, Capabilities, Found, Layer, Processes, Progress, Spec, Taken,
 };
+use crate::usage::Measured;
 use atoll_api::id::{LayerId, SandboxId};
 use atoll_api::sandbox::{Stage, Tier};
 use atoll_api::snapshot::SnapshotWay;
@@ -160,6 +161,7 @@ struct Parts {
     cpu: Duration,
     /// The layers below what it keeps.
     below: Vec<LayerId>,
+    memory_bytes: Option<u64>,
 }
 
 /// Processes: the write end of their pipe is open as long as the first one lives.
@@ -234,6 +236,13 @@ impl Host {
     pub fn use_cpu(&self, id: SandboxId, more: Duration) {
         if let Some(parts) = self.state().sandboxes.get_mut(&id) {
             parts.cpu += more;
+        }
+    }
+
+    /// Lets a sandbox have so much memory.
+    pub fn use_memory(&self, id: SandboxId, bytes: u64) {
+        if let Some(parts) = self.state().sandboxes.get_mut(&id) {
+            parts.memory_bytes = Some(bytes);
         }
     }
 
@@ -419,7 +428,12 @@ impl Backend for Fake {
     ) -> Result<Alive, BackendError> {
         self.host.state().calls.push((Call::Start, id));
         self.host.at(Call::Start, Moment::Before)?;
-        self.host.state().parts(id)?.group = Some(Group { is_frozen: false, first: None });
+        {
+            let mut state = self.host.state();
+            let parts = state.parts(id)?;
+            parts.group = Some(Group { is_frozen: false, first: None });
+            (parts.cpu, parts.memory_bytes) = (Duration::ZERO, None);
+        }
         self.host.at(Call::Start, Moment::Midway)?;
         if let Some(group) = self.host.state().group(id) {
             let pipe =
@@ -534,8 +548,18 @@ impl Backend for Fake {
         Ok(gone)
     }
 
-    fn cpu_time(&self, id: SandboxId) -> Result<Duration, BackendError> {
-        self.host.state().parts(id).map(|parts| parts.cpu)
+    fn measure(&self, id: SandboxId) -> Result<Measured, BackendError> {
+        self.host.state().parts(id).map(|parts| Measured {
+            cpu_us: u64::try_from(parts.cpu.as_micros()).ok(),
+            memory_bytes: parts.memory_bytes,
+        })
+    }
+
+    fn disk(&self, id: SandboxId) -> Result<Option<(u64, bool)>, BackendError> {
+        self.host
+            .state()
+            .parts(id)
+            .map(|parts| Some((if parts.has_files { 4096 } else { 0 }, true)))
     }
 
     fn inventory(&self) -> Result<Vec<Found>, BackendError> {

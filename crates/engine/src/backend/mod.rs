@@ -12,6 +12,7 @@ mod progress;
 pub use container::Container;
 pub use progress::Progress;
 
+use crate::usage::Measured;
 use atoll_api::id::{LayerId, SandboxId};
 use atoll_api::sandbox::{Env, Limits, Tier};
 use atoll_api::snapshot::SnapshotWay;
@@ -21,7 +22,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// What a sandbox is made of. Everything is resolved: defaults are filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -291,11 +291,21 @@ pub trait Backend: Send + Sync + 'static {
     /// Some may be left that should have gone.
     fn collect(&self, keep: &BTreeSet<LayerId>) -> Result<Vec<LayerId>, BackendError>;
 
-    /// Processor time that it has used since it was started.
+    /// What its processes have used since they were started, also if they have ended since; what
+    /// this host does not count is not there.
     ///
     /// # Errors
     /// Where it cannot be told.
-    fn cpu_time(&self, id: SandboxId) -> Result<Duration, BackendError>;
+    fn measure(&self, id: SandboxId) -> Result<Measured, BackendError>;
+
+    /// Room that its files take on the host, in bytes, and whether all of them were seen; none where
+    /// that cannot be told. It takes some seconds at most, and may come beside any other call.
+    ///
+    /// # Errors
+    /// Nothing is known of it then.
+    fn disk(&self, _id: SandboxId) -> Result<Option<(u64, bool)>, BackendError> {
+        Ok(None)
+    }
 
     /// Everything of this tier on this host, half-made things included, whoever made it.
     ///

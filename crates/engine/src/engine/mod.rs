@@ -27,6 +27,7 @@ use crate::records::{CameTrue, Records, RecordsError};
 use crate::services::is_service;
 use crate::snapshots::Snapshots;
 use crate::state::Verb;
+use crate::usage::Meter;
 use atoll_api::audit::{AUDIT_PAGE_COUNT_MAX, AuditKind};
 use atoll_api::exec::Exec;
 use atoll_api::id::SandboxId;
@@ -66,6 +67,7 @@ pub(crate) struct Shared {
     pub(crate) records: Records,
     pub(crate) oversight: Arc<Oversight>,
     pub(crate) approvals: Approvals,
+    pub(crate) meter: Arc<Meter>,
     /// The way out of all sandboxes, where the server has one.
     pub(crate) gateway: Option<Gateway>,
     pub(crate) snapshots: Snapshots,
@@ -372,6 +374,9 @@ impl Engine {
         self.shared.closing.send_replace(true);
         let mut tasks = self.tasks.into_inner().unwrap_or_else(PoisonError::into_inner);
         while tasks.join_next().await.is_some() {}
+        let (records, now) = (&self.shared.records, self.shared.clock.now());
+        // Whoever cannot be told has heard of it when the records failed before.
+        self.shared.meter.write(records, now).await.unwrap_or_default();
         let oversight = self.shared.oversight.clone();
         oversight.tell(None, AuditKind::ServerStopped);
         // It waits for the disk.
@@ -382,7 +387,7 @@ impl Engine {
         self.ask(id, |reply| Command::Do { verb, reply }).await
     }
 
-    async fn ask<T, E: From<OperationError>>(
+    pub(crate) async fn ask<T, E: From<OperationError>>(
         &self,
         id: SandboxId,
         command: impl FnOnce(Reply<T, E>) -> Command,

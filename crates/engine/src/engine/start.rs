@@ -15,6 +15,7 @@ use crate::reconcile::{self, Action, Plan};
 use crate::records::{Change, Fate, Record, Records};
 use crate::snapshots::{self, How, Kept, Snapshots};
 use crate::told;
+use crate::usage::Meter;
 use atoll_api::id::{SandboxId, SnapshotId};
 use atoll_api::sandbox::{EventKind, State};
 use atoll_api::snapshot::SnapshotWay;
@@ -77,16 +78,18 @@ impl Engine {
             // What changes from here on by another program is told; those that cannot be read are
             // told to who asks for them.
             drop(oversight.secrets_now());
+            let meter = Meter::new(known.usage, &known.records, begun_at);
             let plan = reconcile::plan(known.records, &inventory);
             let (taken, unmade) = snapshots_found(known.snapshots, &*host)?;
-            Ok((records, plan, known.came_true, known.approvals, oversight, taken, unmade))
+            Ok((records, plan, known.came_true, known.approvals, oversight, meter, taken, unmade))
         });
-        let (records, plan, came_true, asked, oversight, snapshots, unmade) =
+        let (records, plan, came_true, asked, oversight, meter, snapshots, unmade) =
             looked.await.expect("neither of them panics")?;
-        let oversight = Arc::new(oversight);
+        let (oversight, meter) = (Arc::new(oversight), Arc::new(meter));
         let (approvals, keeper) = Approvals::new(asked, oversight.clone());
         let gateway = gateway.map(|program| {
-            GatewayKeeper::new(program, oversight.clone(), approvals.clone(), names.clone())
+            let (oversight, approvals) = (oversight.clone(), approvals.clone());
+            GatewayKeeper::new(program, oversight, approvals, names.clone(), meter.clone())
         });
         let (gateway, gateway_keeper) = gateway.unzip();
         let shared = Arc::new(Shared {
@@ -99,6 +102,7 @@ impl Engine {
             oversight,
             approvals,
             snapshots: Snapshots::new(snapshots),
+            meter,
             closing: watch::Sender::new(false),
             directory: Mutex::new(Directory::new(config.sandboxes_max)),
             came_true,
@@ -113,6 +117,7 @@ impl Engine {
             shared.snapshots.forget(snapshot, &shared.records).await.unwrap_or_default();
         }
         engine.spawn(keep_approvals(engine.shared.clone(), keeper));
+        engine.spawn(keep_usage(engine.shared.clone()));
         if let Some(keeper) = gateway_keeper {
             engine.spawn(keep_gateway(engine.shared.clone(), keeper));
         }
@@ -223,6 +228,9 @@ impl Engine {
             at: now,
             once: None,
         };
+        if state == State::Deleted {
+            self.shared.meter.gone(record.id, now);
+        }
         // What cannot be written is found out again by the next start.
         self.shared.records.apply(change, || {}).await.unwrap_or_default();
         record
@@ -298,12 +306,22 @@ async fn keep_approvals(shared: Arc<Shared>, keeper: Keeper) {
     }
 }
 
-async fn keep_gateway(shared: Arc<Shared>, keeper: GatewayKeeper) {
+/// Keeps what sandboxes use until the engine shuts down, which writes the last of it.
+async fn keep_usage(shared: Arc<Shared>) {
+    let mut closing = shared.closing.subscribe();
+    tokio::select! {
+        () = Meter::keep(shared.clone()) => {}
+        _ = closing.wait_for(|&is_closing| is_closing) => {}
+    }
+}
+
+async fn keep_gateway(shared: Arc<Shared>, mut keeper: GatewayKeeper) {
     let mut closing = shared.closing.subscribe();
     tokio::select! {
         () = keeper.run() => {}
         _ = closing.wait_for(|&is_closing| is_closing) => {}
     }
+    keeper.end().await;
 }
 
 /// Removes what is on the host though nothing is recorded of it. What is left when the

@@ -3,12 +3,13 @@
 use super::{Gateway, GatewayError, Kept, Wish};
 use crate::approvals::{Approvals, AskError, Outcome, Question, Status};
 use crate::oversight::Oversight;
+use crate::usage::{Meter, since};
 use atoll_api::approval::{ApprovalWhat, GrantScope};
 use atoll_api::audit::AuditKind;
 use atoll_api::denial::{Denial, DenialProtocol};
 use atoll_api::id::SandboxId;
 use atoll_egress::control::{
-    self, Addition, AskError as OrderError, Asked, Decision, Order, Protocol, Starter, Told,
+    self, Addition, AskError as OrderError, Asked, Counts, Decision, Order, Protocol, Starter, Told,
 };
 use atoll_sys::capture::Listeners;
 use std::collections::{HashMap, VecDeque};
@@ -20,10 +21,13 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// How long after its end another one is started.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How long it may take to say the last things.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How the gateway is started.
 pub struct Program {
@@ -46,9 +50,12 @@ pub(crate) struct Keeper {
     oversight: Arc<Oversight>,
     approvals: Approvals,
     kept: Kept,
+    meter: Arc<Meter>,
     wishes: mpsc::UnboundedReceiver<Wish>,
     sender: mpsc::UnboundedSender<Wish>,
     sandboxes: HashMap<u64, Served>,
+    /// Those that are served no more, until it is told what they have used.
+    left: HashMap<u64, (SandboxId, Counts)>,
     last: u64,
     process: Option<Process>,
     /// Orders that are not given yet, with the number of whose listeners go along.
@@ -69,6 +76,10 @@ struct Served {
     listeners: Listeners,
     /// Who waits for a word about it.
     waits: Vec<oneshot::Sender<Result<(), GatewayError>>>,
+    /// Who waits for what it has used.
+    counts: Vec<oneshot::Sender<()>>,
+    /// Nothing ends before that is told.
+    is_awaited: bool,
 }
 
 impl Drop for Process {
@@ -85,6 +96,7 @@ impl Keeper {
         oversight: Arc<Oversight>,
         approvals: Approvals,
         kept: Kept,
+        meter: Arc<Meter>,
     ) -> (Gateway, Self) {
         let (sender, wishes) = mpsc::unbounded_channel();
         let keeper = Self {
@@ -92,9 +104,11 @@ impl Keeper {
             oversight,
             approvals,
             kept,
+            meter,
             wishes,
             sender: sender.clone(),
             sandboxes: HashMap::new(),
+            left: HashMap::new(),
             last: 0,
             process: None,
             orders: VecDeque::new(),
@@ -103,7 +117,7 @@ impl Keeper {
     }
 
     /// Keeps it until it is dropped.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(&mut self) {
         let mut again = Instant::now();
         loop {
             // Until somebody has a network, nobody needs it.
@@ -146,6 +160,34 @@ impl Keeper {
         }
     }
 
+    /// Hears what all have used until now, for a moment.
+    pub(crate) async fn end(mut self) {
+        let until = Instant::now() + LAST_WORDS;
+        let numbers: Vec<u64> = self.sandboxes.keys().copied().collect();
+        for sandbox in numbers {
+            self.order(Order::Count { sandbox }, None);
+            if let Some(served) = self.sandboxes.get_mut(&sandbox) {
+                served.is_awaited = true;
+            }
+        }
+        while self.sandboxes.values().any(|served| served.is_awaited) || !self.left.is_empty() {
+            let Some(process) = self.process.as_ref().filter(|process| process.is_ready) else {
+                return;
+            };
+            let interest = match self.orders.is_empty() {
+                true => Interest::READABLE,
+                false => Interest::READABLE | Interest::WRITABLE,
+            };
+            match timeout_at(until, process.control.ready(interest)).await {
+                Ok(Ok(mut ready)) => ready.clear_ready(),
+                Ok(Err(_)) | Err(_) => return,
+            }
+            if self.talk().is_err() {
+                return;
+            }
+        }
+    }
+
     fn start(&mut self) {
         match self.spawn() {
             Ok(process) => self.process = Some(process),
@@ -169,6 +211,11 @@ impl Keeper {
     fn died(&mut self, error: &OrderError) {
         self.process = None;
         self.orders.clear();
+        self.left.clear();
+        for served in self.sandboxes.values_mut() {
+            // There is no more to be told.
+            served.counts.clear();
+        }
         let cause = crate::error::chain(error);
         tracing::error!(
             cause,
@@ -237,8 +284,12 @@ impl Keeper {
                 self.last += 1;
                 addition.sandbox = self.last;
                 addition.tcp = listeners.tcp.len();
+                addition.counts = self.meter.counts(id);
+                // From here on it is known to have a network.
+                self.meter.counted(id, Counts::default());
                 let order = Order::Add(addition.clone());
-                let served = Served { id, addition, listeners, waits: vec![reply] };
+                let (waits, counts) = (vec![reply], Vec::new());
+                let served = Served { id, addition, listeners, waits, counts, is_awaited: false };
                 self.sandboxes.insert(self.last, served);
                 self.order(order, Some(self.last));
             }
@@ -255,6 +306,15 @@ impl Keeper {
                 self.order(Order::Change { sandbox: number, rules: *rules }, Some(number));
             }
             Wish::Leave { id } => self.leave(id),
+            Wish::Count { id, reply } => {
+                let is_ready = self.process.as_ref().is_some_and(|process| process.is_ready);
+                if let Some(sandbox) = self.number(id).filter(|_| is_ready) {
+                    if let Some(served) = self.sandboxes.get_mut(&sandbox) {
+                        served.counts.push(reply);
+                    }
+                    self.order(Order::Count { sandbox }, None);
+                }
+            }
             Wish::Decide { number, question, decision } => {
                 self.order(Order::Decide { sandbox: number, question, decision }, None);
             }
@@ -263,7 +323,10 @@ impl Keeper {
 
     fn leave(&mut self, id: SandboxId) {
         if let Some(number) = self.number(id) {
-            self.sandboxes.remove(&number);
+            let served = self.sandboxes.remove(&number);
+            if self.process.as_ref().is_some_and(|process| process.is_ready) {
+                self.left.extend(served.map(|served| (number, (id, served.addition.counts))));
+            }
             self.order(Order::Remove { sandbox: number }, None);
         }
     }
@@ -273,6 +336,7 @@ impl Keeper {
             Told::Ready => self.ready(),
             Told::Added { sandbox } | Told::Changed { sandbox } => self.answer(sandbox, Ok(())),
             Told::Failed { sandbox, text } => {
+                self.left.remove(&sandbox);
                 self.answer(sandbox, Err(GatewayError::Refused(text)));
             }
             Told::Named { sandbox, name } => {
@@ -304,7 +368,29 @@ impl Keeper {
                     tracing::warn!(sandbox = %served.id, "its network has ended within");
                 }
             }
-            Told::Counted { .. } => {}
+            Told::Counted { sandbox, counts, is_answer } => {
+                self.counted(sandbox, counts, is_answer);
+            }
+        }
+    }
+
+    /// What it counts is added where it is more than what was told before.
+    fn counted(&mut self, number: u64, counts: Counts, is_answer: bool) {
+        if let Some((id, before)) = self.left.remove(&number) {
+            return self.meter.counted(id, since(counts, before));
+        }
+        let Some(served) = self.sandboxes.get_mut(&number) else { return };
+        // Another gateway goes on from there.
+        let before = std::mem::replace(&mut served.addition.counts, counts);
+        let more = since(counts, before);
+        if more != Counts::default() {
+            self.meter.counted(served.id, more);
+        }
+        if is_answer {
+            served.is_awaited = false;
+            for wait in served.counts.drain(..) {
+                wait.send(()).ok();
+            }
         }
     }
 

@@ -67,6 +67,10 @@ enum Wish {
     Leave {
         id: SandboxId,
     },
+    Count {
+        id: SandboxId,
+        reply: oneshot::Sender<()>,
+    },
     Decide {
         number: u64,
         question: u64,
@@ -94,6 +98,13 @@ impl Gateway {
     pub(crate) fn leave(&self, id: SandboxId) {
         // Without a keeper nobody is served.
         self.wishes.send(Wish::Leave { id }).ok();
+    }
+
+    /// Has it tell what a sandbox has used until now. One that is not served has used no more.
+    pub(crate) async fn count(&self, id: SandboxId) {
+        let (reply, answer) = oneshot::channel();
+        self.wishes.send(Wish::Count { id, reply }).ok();
+        answer.await.unwrap_or_default();
     }
 
     async fn ask(

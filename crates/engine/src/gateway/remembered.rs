@@ -8,7 +8,7 @@ use crate::secrets::stored_name;
 use atoll_api::id::SandboxId;
 use atoll_api::network::{NetworkPolicy, NetworkSecret};
 use atoll_api::secret::SecretName;
-use atoll_egress::control::{Addition, Rules};
+use atoll_egress::control::{Addition, Counts, Rules};
 use atoll_egress::gateway::{self, STAND_INS};
 use atoll_egress::secret::SecretError;
 use atoll_egress::stand_in;
@@ -132,13 +132,15 @@ impl Remembered {
         }
     }
 
-    /// What the gateway is told of the sandbox; its number and listeners are its keeper's to say.
+    /// What the gateway is told of the sandbox; its number, its listeners and what it has used
+    /// are its keeper's to say.
     pub(crate) fn addition(&self, id: SandboxId, kept: &Kept, stored: &Secrets) -> Box<Addition> {
         Box::new(Addition {
             sandbox: 0,
             tcp: 0,
             rules: self.rules(stored),
             stand_ins: stand_in::Kept { range: STAND_INS, names: kept.names(id) },
+            counts: Counts::default(),
             authority: Some(self.authority.clone().into()),
         })
     }

@@ -58,6 +58,7 @@ impl Owner {
     pub(super) fn lives(&mut self, alive: Alive) -> Result<(), BackendError> {
         self.exit = Exit::of(alive.exit)?;
         self.guest.send_replace(Some(Guest::new(alive.guest)));
+        self.meter_begins();
         Ok(())
     }
 

@@ -73,6 +73,10 @@ pub(crate) enum Command {
     FirstDone {
         at: Instant,
     },
+    /// Look at what it uses.
+    Meter {
+        reply: Reply<()>,
+    },
     /// Start one of its services anew.
     RestartService {
         name: String,

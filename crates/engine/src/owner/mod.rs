@@ -11,6 +11,7 @@
 mod expose;
 mod host;
 mod mailbox;
+mod meter;
 mod network;
 mod removal;
 mod snapshot;
@@ -91,6 +92,8 @@ pub(crate) struct Owner {
     once: Option<Once>,
     /// The gateway serves it.
     has_network: bool,
+    /// When what it uses is looked at next.
+    metering: meter::Metering,
 }
 
 /// What an owner that waits is woken by.
@@ -98,6 +101,7 @@ enum Woken {
     Command(Command),
     Closed,
     Time,
+    Meter,
     Exit,
 }
 
@@ -137,6 +141,7 @@ impl Owner {
             stuck: None,
             once: None,
             has_network: false,
+            metering: meter::Metering::default(),
         };
         (owner, handle)
     }
@@ -171,6 +176,7 @@ impl Owner {
                 Woken::Command(command) => self.handle(command).await,
                 Woken::Exit => self.ended().await,
                 Woken::Time => self.sample().await,
+                Woken::Meter => self.meter().await,
                 Woken::Closed => return,
             }
         }
@@ -186,6 +192,7 @@ impl Owner {
             command = self.mailbox.recv() => command.map_or(Woken::Closed, Woken::Command),
             () = self.exit.wait() => Woken::Exit,
             () = at(&*clock, look_at) => Woken::Time,
+            () = at(&*clock, self.metering.look_at()) => Woken::Meter,
         }
     }
 
@@ -233,6 +240,10 @@ impl Owner {
             Command::Worked => self.activity.worked(self.shared.clock.now()),
             Command::FirstDone { at } => self.command_done(at).await,
             Command::RestartService { name, reply } => reply.give(self.restart_service(name)),
+            Command::Meter { reply } => {
+                self.meter().await;
+                reply.give(Ok(()));
+            }
         }
     }
 
@@ -347,6 +358,7 @@ impl Owner {
             tracing::error!(sandbox = %id, cause = chain(error), "it could not be recorded");
         }
         if let Some(EventKind::Deleted { reason }) = deleted {
+            self.shared.meter.gone(self.record.id, at);
             self.shared.oversight.deleted(self.record.id, reason);
             self.shared.approvals.gone(self.record.id).await;
         }

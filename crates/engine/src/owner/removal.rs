@@ -54,6 +54,7 @@ impl Owner {
         }
         self.free_name();
         self.services.let_go();
+        self.meter_last().await;
         self.call(|backend, id| backend.kill(id)).await.unwrap_or_default();
         Ok(())
     }
@@ -153,6 +154,7 @@ impl Owner {
                 reply.give(Err(gone));
             }
             Command::Hold { reply, .. } => reply.give(Err(gone)),
+            Command::Meter { reply } => reply.give(Err(gone)),
             Command::Network { reply } => reply.give(Err(gone)),
             Command::SetNetwork { reply, .. } => reply.give(Err(gone)),
             Command::RestartService { reply, .. } => reply.give(Err(gone)),

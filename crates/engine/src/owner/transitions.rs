@@ -98,6 +98,7 @@ impl Owner {
         &mut self,
         progress: &Arc<Progress>,
     ) -> Result<Result<Alive, BackendError>, CreationFailure> {
+        self.shared.meter.begins(&self.record);
         let (spec, reports) = (self.spec().await, progress.clone());
         let (backend, id) = (Arc::clone(&self.shared.backend), self.record.id);
         let shared = self.shared.clone();
@@ -208,6 +209,7 @@ impl Owner {
 
     async fn start_again(&mut self) -> Result<(), OperationError> {
         self.intend(Step::Resume, EventKind::Resuming).await.map_err(self.unwritten())?;
+        self.shared.meter.begins(&self.record);
         let (spec, progress) = (self.spec().await, Progress::new(Instant::now()));
         let alive = self.call(move |backend, id| backend.start(id, &spec, &progress)).await;
         match alive.and_then(|alive| self.lives(alive)) {
@@ -269,6 +271,7 @@ impl Owner {
     /// Makes sure that no process is left, whether the first one has ended or not.
     async fn end_processes(&mut self, forced: bool) -> Result<(), OperationError> {
         self.services.let_go();
+        self.meter_last().await;
         match self.call(|backend, id| backend.kill(id)).await {
             Ok(()) => {
                 self.lives_no_more();
@@ -286,6 +289,7 @@ impl Owner {
 
     /// Notes that the first process has ended though nobody asked.
     pub(super) async fn ended(&mut self) {
+        self.meter_last().await;
         self.lives_no_more();
         if let Err(error) = self.call(|backend, id| backend.kill(id)).await {
             return self.give_up(format!("its processes could not be killed: {error}")).await;
@@ -296,7 +300,7 @@ impl Owner {
 
     /// Takes up what was found on the host when the server started.
     pub(super) async fn take_up(&mut self, alive: Option<Alive>) {
-        let Some(alive) = alive else { return };
+        let Some(alive) = alive else { return self.meter_found().await };
         match self.lives(alive) {
             Ok(()) => {
                 self.expect_silence(self.record.state == State::Paused);
@@ -314,11 +318,11 @@ impl Owner {
         if self.record.state != State::Running {
             return;
         }
-        let used = self.call(|backend, id| backend.cpu_time(id)).await;
+        let cpu_us = self.measure().await.and_then(|measured| measured.cpu_us);
         let now = self.shared.clock.now();
-        match used {
-            Ok(cpu) => self.activity.sample(now, cpu),
-            Err(_) => self.activity.sample_failed(now),
+        match cpu_us.map(Duration::from_micros) {
+            Some(cpu) => self.activity.sample(now, cpu),
+            None => self.activity.sample_failed(now),
         }
         // A guest that does not tell runs nothing that counts.
         let running = self.running_execs().await.unwrap_or_else(|error| {
@@ -331,6 +335,7 @@ impl Owner {
     }
 
     pub(super) async fn give_up(&mut self, cause: String) {
+        self.meter_last().await;
         self.lives_no_more();
         self.settle(Step::Broke, Some(cause.clone()), EventKind::Failed { cause }).await;
     }

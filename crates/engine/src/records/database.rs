@@ -69,6 +69,7 @@ const MIGRATIONS: &[&str] = &[
         body TEXT NOT NULL      -- a Kept as JSON
     ) STRICT, WITHOUT ROWID;
 ",
+    super::usage::MIGRATION,
 ];
 
 /// Why the records cannot be opened, read or written.

@@ -17,13 +17,16 @@
 mod database;
 mod record;
 mod snapshots;
+mod usage;
 
 pub use database::{Database, EVENTS_KEPT, ONCE_KEPT, ONCE_KEPT_FOR, RecordsError};
 pub use record::Record;
 pub use snapshots::SnapshotChange;
+pub use usage::{GONE_KEPT, LABELS_KEPT};
 
 use crate::approvals::book as approvals;
 use crate::snapshots::Kept;
+use crate::usage::{Found, Tally, Wanted};
 use atoll_api::approval::Approval;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{Event, EventKind};
@@ -104,6 +107,8 @@ pub struct Known {
     pub approvals: Vec<(u64, Approval)>,
     /// Snapshots, those included that were being taken.
     pub snapshots: Vec<Kept>,
+    /// What the sandboxes have used.
+    pub usage: Vec<Tally>,
 }
 
 enum Job {
@@ -119,6 +124,18 @@ enum Job {
     Snapshots {
         changes: Vec<SnapshotChange>,
         reply: oneshot::Sender<Result<(), RecordsError>>,
+    },
+    SaveUsage {
+        tallies: Vec<Tally>,
+        reply: oneshot::Sender<Result<(), RecordsError>>,
+    },
+    UsageOf {
+        id: SandboxId,
+        reply: oneshot::Sender<Result<Option<Tally>, RecordsError>>,
+    },
+    Usage {
+        wanted: Wanted,
+        reply: oneshot::Sender<Result<Found, RecordsError>>,
     },
     Check {
         reply: oneshot::Sender<Result<(), RecordsError>>,
@@ -147,7 +164,8 @@ impl Records {
         database.limit(bytes_max)?;
         let (records, came_true) = (database.load()?, database.came_true()?);
         let (approvals, snapshots) = (database.approvals()?, database.snapshots()?);
-        let known = Known { records, came_true, approvals, snapshots };
+        let usage = database.usage_of_all()?;
+        let known = Known { records, came_true, approvals, snapshots, usage };
         let (jobs, queue) = mpsc::channel(QUEUE);
         let events = broadcast::Sender::new(EVENTS_BEHIND);
         let listeners = events.clone();
@@ -200,6 +218,37 @@ impl Records {
         let (reply, answer) = oneshot::channel();
         self.ask(Job::Snapshots { changes, reply }).await;
         self.written.notify_one();
+        answer.await.expect("the writer answers every job")
+    }
+
+    /// Writes what sandboxes have used.
+    ///
+    /// # Errors
+    /// Nothing was written then.
+    pub async fn save_usage(&self, tallies: Vec<Tally>) -> Result<(), RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::SaveUsage { tallies, reply }).await;
+        self.written.notify_one();
+        answer.await.expect("the writer answers every job")
+    }
+
+    /// What a sandbox has used, if that is kept.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn usage_of(&self, id: SandboxId) -> Result<Option<Tally>, RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::UsageOf { id, reply }).await;
+        answer.await.expect("the writer answers every job")
+    }
+
+    /// What several have used.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub async fn usage(&self, wanted: Wanted) -> Result<Found, RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::Usage { wanted, reply }).await;
         answer.await.expect("the writer answers every job")
     }
 
@@ -295,6 +344,9 @@ fn serve(
             Job::Snapshots { changes, reply } => {
                 drop(reply.send(database.save_snapshots(&changes)));
             }
+            Job::SaveUsage { tallies, reply } => drop(reply.send(database.save_usage(&tallies))),
+            Job::UsageOf { id, reply } => drop(reply.send(database.usage_of(id))),
+            Job::Usage { wanted, reply } => drop(reply.send(database.usage(&wanted))),
             Job::Check { reply } => drop(reply.send(database.check_write())),
             Job::LastEvent { reply } => drop(reply.send(database.last_event())),
             Job::Events { after, count, reply } => drop(reply.send(database.events(after, count))),

@@ -14,3 +14,4 @@ mod records;
 mod restart;
 mod snapshots;
 mod support;
+mod usage;

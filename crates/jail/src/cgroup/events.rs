@@ -15,6 +15,8 @@ pub struct Events {
     /// The most memory that was charged at once.
     pub memory_peak_bytes: Option<u64>,
     pub cpu_usage_us: Option<u64>,
+    /// Memory that is charged now.
+    pub memory_bytes: Option<u64>,
 }
 
 impl Events {
@@ -36,6 +38,7 @@ impl Events {
             pids_hits: self.pids_hits.or(other.pids_hits),
             memory_peak_bytes: self.memory_peak_bytes.or(other.memory_peak_bytes),
             cpu_usage_us: self.cpu_usage_us.or(other.cpu_usage_us),
+            memory_bytes: self.memory_bytes.or(other.memory_bytes),
         }
     }
 
@@ -47,6 +50,7 @@ impl Events {
             pids_hits: optional(node, "pids.events")?.and_then(|text| keyed(&text, "max")),
             memory_peak_bytes: optional(node, "memory.peak")?.and_then(|text| number(&text)),
             cpu_usage_us: optional(node, "cpu.stat")?.and_then(|text| keyed(&text, "usage_usec")),
+            memory_bytes: optional(node, "memory.current")?.and_then(|text| number(&text)),
         })
     }
 
@@ -58,6 +62,8 @@ impl Events {
                 optional(node, "memory.oom_control")?.and_then(|text| keyed(&text, "oom_kill"));
             events.memory_peak_bytes =
                 optional(node, "memory.max_usage_in_bytes")?.and_then(|text| number(&text));
+            events.memory_bytes =
+                optional(node, "memory.usage_in_bytes")?.and_then(|text| number(&text));
         }
         if controllers.contains(&Controller::Pids) {
             events.pids_hits = optional(node, "pids.events")?.and_then(|text| keyed(&text, "max"));

@@ -21,6 +21,7 @@ mod sandboxes;
 mod secrets;
 mod server;
 mod services;
+mod usage;
 mod wait;
 
 use crate::access;
@@ -35,6 +36,7 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use sandboxes::LabelFilter;
 use std::sync::Arc;
+use usage::UsageFormat;
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{PartialSchema as _, ToSchema as _};
@@ -75,6 +77,7 @@ pub fn openapi() -> OpenApi {
         (Event::name().into_owned(), Event::schema()),
         (Named::name().into_owned(), Named::schema()),
         (LabelFilter::name().into_owned(), LabelFilter::schema()),
+        (UsageFormat::name().into_owned(), UsageFormat::schema()),
     ];
     Event::schemas(&mut more);
     execs::schemas(&mut more);
@@ -99,6 +102,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(secrets::routes())
         .merge(server::routes())
         .merge(services::routes())
+        .merge(usage::routes())
         .merge(git::routes())
         .merge(wait::routes())
 }

@@ -20,6 +20,7 @@ use atoll_engine::{Archive, Beside, Wake};
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -207,23 +208,29 @@ async fn list(
     State(app): State<Arc<App>>,
     mut query: Query,
 ) -> Result<Json<SandboxPage>, Failure> {
-    let mut request = ListSandboxes {
+    let request = ListSandboxes {
         states: query.all("state")?,
         page_count: query.one("page_count")?,
         cursor: query.one("cursor")?,
-        ..ListSandboxes::default()
+        labels: labels(&mut query)?,
     };
+    query.end()?;
+    Ok(Json(app.engine.list(&request)?))
+}
+
+/// Labels that are asked for, each as `key=value`.
+pub(super) fn labels(query: &mut Query) -> Result<BTreeMap<String, String>, Failure> {
+    let mut labels = BTreeMap::new();
     for label in query.all::<String>("label")? {
         let (key, value) = label
             .split_once('=')
             .ok_or_else(|| Failure::field("label", "label is written as key=value"))?;
         // No sandbox has two values of one label.
-        if request.labels.insert(key.to_owned(), value.to_owned()).is_some() {
+        if labels.insert(key.to_owned(), value.to_owned()).is_some() {
             return Err(Failure::field("label", "a label is there more than once"));
         }
     }
-    query.end()?;
-    Ok(Json(app.engine.list(&request)?))
+    Ok(labels)
 }
 
 /// Give a sandbox

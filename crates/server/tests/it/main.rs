@@ -20,3 +20,4 @@ mod secrets;
 mod shutdown;
 mod silence;
 mod support;
+mod usage;

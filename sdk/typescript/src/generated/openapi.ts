@@ -730,6 +730,18 @@ export interface components {
             /** @description The text; what is not UTF-8 is replaced. */
             text: string;
         };
+        /** @description Files of a sandbox. */
+        DiskUsage: {
+            /**
+             * Format: int64
+             * @description Bytes that they take on the host, without the image, which others have too.
+             */
+            bytes: number;
+            /** @description Whether all of them were seen: there may be too many, or too deep. */
+            isComplete: boolean;
+            /** @description When they were measured. */
+            measuredAt: components["schemas"]["Timestamp"];
+        };
         /** @description Bytes are not kept any more: the event `dropped`. */
         Dropped: {
             /**
@@ -1520,6 +1532,39 @@ export interface components {
             /** @description Its name. */
             name: components["schemas"]["SecretName"];
         };
+        /** @description What went through the gateway. */
+        NetworkUsage: {
+            /**
+             * Format: int64
+             * @description Bytes that came.
+             */
+            bytesReceived: number;
+            /**
+             * Format: int64
+             * @description Bytes that left, of bodies and of connections that are no HTTP.
+             */
+            bytesSent: number;
+            /**
+             * Format: int64
+             * @description Other connections that were let through.
+             */
+            connections: number;
+            /**
+             * Format: int64
+             * @description Questions, connections and requests that were refused.
+             */
+            denied: number;
+            /**
+             * Format: int64
+             * @description Questions for names.
+             */
+            questions: number;
+            /**
+             * Format: int64
+             * @description Requests of HTTP that were let through.
+             */
+            requests: number;
+        };
         /** @description A key that was just made. `Debug` does not show the secret. */
         NewKey: {
             /** @description What is known of it from now on. */
@@ -2053,6 +2098,51 @@ export interface components {
             /** @description Which, below the directory that is watched. */
             path: components["schemas"]["Octets"];
         };
+        /** @description What one sandbox has used in its whole life, however often it and its server were stopped. */
+        Usage: {
+            /** @description When it was asked for. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description When it was deleted, if it was. */
+            deletedAt?: components["schemas"]["Timestamp"];
+            /** @description Its files, where it is asked about alone and they were measured. */
+            disk?: components["schemas"]["DiskUsage"];
+            /** @description Its labels. */
+            labels: {
+                [key: string]: string;
+            };
+            /** @description Its name. */
+            name?: components["schemas"]["SandboxName"];
+            /** @description Which sandbox. */
+            sandboxId: components["schemas"]["SandboxId"];
+            /** @description How much. */
+            used: components["schemas"]["Used"];
+        };
+        /**
+         * @description How usage is written.
+         * @enum {string}
+         */
+        UsageFormat: "json" | "csv";
+        /** @description A page of what sandboxes have used. */
+        UsagePage: {
+            /** @description The cursor of the next page; absent on the last one. */
+            next?: components["schemas"]["Cursor"];
+            /** @description Those that were deleted so long ago that they are only known together. */
+            older: components["schemas"]["UsageTotal"];
+            /** @description One by one, the oldest sandbox first. */
+            sandboxes: components["schemas"]["Usage"][];
+            /** @description All that were asked for, on every page and older. */
+            total: components["schemas"]["UsageTotal"];
+        };
+        /** @description What several sandboxes have used together. */
+        UsageTotal: {
+            /**
+             * Format: int64
+             * @description How many they are.
+             */
+            sandboxes: number;
+            /** @description How much. */
+            used: components["schemas"]["Used"];
+        };
         /** @description How much of something is used. */
         Use: {
             /**
@@ -2065,6 +2155,22 @@ export interface components {
              * @description Now.
              */
             used: number;
+        };
+        /** @description Amounts that only grow. */
+        Used: {
+            /**
+             * Format: int64
+             * @description Processor time, in microseconds.
+             */
+            cpuUs?: number;
+            /**
+             * Format: int64
+             * @description Memory as its control group counts it, which is also what is cached of its files, times how
+             *     long: MiB times seconds. It is looked at twice a minute, and more often at first.
+             */
+            memoryMibSeconds?: number;
+            /** @description What went through the gateway. */
+            network?: components["schemas"]["NetworkUsage"];
         };
         /**
          * @description As whom a command runs.

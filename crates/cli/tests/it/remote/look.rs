@@ -50,6 +50,30 @@ fn commands_and_services_are_listed_and_drive_no_terminal() {
 }
 
 #[test]
+fn what_was_used_is_shown_of_one_and_of_all_and_as_a_table() {
+    with_sandbox(|project, _| {
+        let usage = said(project, &["usage", "web"]);
+        assert!(usage.starts_with("WHAT              USED\nprocessor time    "), "{usage}");
+        assert!(usage.contains("\nfiles             ") && usage.contains("iB, at 2"), "{usage}");
+        let one = &objects(project, &["usage", "web", "--json"])[0];
+        assert_eq!((&one["name"], &one["used"]["network"]), (&"web".into(), &Value::Null));
+        said(project, &["create", "other", "--label", "team=red"]);
+        said(project, &["delete", "other"]);
+        let all = said(project, &["usage"]);
+        assert!(all.lines().last().unwrap().contains("together"), "{all}");
+        let csv = said(project, &["usage", "--label", "team=red", "--csv"]);
+        assert!(csv.starts_with("sandbox_id,name,labels,"), "{csv}");
+        // Where nothing is counted, nothing is left of it.
+        let has_any =
+            objects(project, &["usage", "--label", "team=red", "--json"])[0]["total"]["sandboxes"]
+                .as_u64();
+        assert_eq!(csv.lines().count() as u64, 1 + has_any.unwrap(), "{csv}");
+        let nobody = ask(project, &["usage", "no\x1bsuch"]);
+        assert_eq!(nobody.code(), Some(1), "{}", nobody.text());
+    });
+}
+
+#[test]
 fn what_was_printed_is_printed_again_and_followed() {
     with_sandbox(|project, served| {
         let script = r"printf 'out\000\033[1m\n'; echo err >&2; read x < go; echo went; exit 4";

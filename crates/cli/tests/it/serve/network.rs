@@ -144,6 +144,57 @@ fn a_network_outlives_the_server_and_the_gateway() {
 }
 
 #[test]
+fn what_was_used_of_the_network_is_known_however_often_something_is_killed() {
+    with_network(allowing, |served, _, site| {
+        let port = site.port;
+        let get = format!("curl -sS -o /dev/null -w '%{{http_code}}' https://a.test:{port}/");
+        let usage = |served: &mut Served<'_>| {
+            let told = served.ask("GET", "/v1/sandboxes/web/usage", None);
+            assert_eq!(told.status, 200, "{told:?}");
+            told.body
+        };
+        let network = |usage: &Value, what: &str| usage["used"]["network"][what].as_u64().unwrap();
+        assert_eq!(network(&usage(served), "requests"), 0);
+        assert_eq!(sh(served, &get), "200");
+        sh(served, "curl -sS https://evil.test/");
+        let first = usage(served);
+        assert_eq!((network(&first, "requests"), network(&first, "connections")), (1, 0));
+        assert!(network(&first, "bytes_received") > 0 && network(&first, "denied") > 0, "{first}");
+        // Where there is no control group nobody counts it, and nothing is said.
+        let flags = served.ask("GET", "/v1/capabilities", None).body["flags"].clone();
+        let has_group = flags["pause"] == true;
+        assert_eq!(first["used"]["cpu_us"].as_u64().is_some_and(|us| us > 0), has_group, "{first}");
+        assert!(first["disk"]["bytes"].as_u64().unwrap() > 0, "{first}");
+        let gateway = gateway_of(served).expect("there is one");
+        kill_process(Pid::from_raw(gateway).unwrap(), Signal::KILL).unwrap();
+        wait_until("another gateway", || gateway_of(served).is_some_and(|other| other != gateway));
+        assert_eq!(sh(served, &get), "200");
+        assert_eq!(network(&usage(served), "requests"), 2);
+        // A server that ends writes everything; one that is killed had a while to.
+        assert!(served.end().success());
+        served.again();
+        assert_eq!(network(&usage(served), "requests"), 2);
+        assert_eq!(sh(served, &get), "200");
+        assert_eq!(served.ask("GET", "/v1/usage", None).body["total"]["sandboxes"], 1);
+        let before = usage(served);
+        served.ask("GET", "/v1/usage", None);
+        served.kill();
+        served.again();
+        let after = usage(served);
+        assert_eq!(network(&after, "requests"), 3);
+        assert!(after["used"]["cpu_us"].as_u64() >= before["used"]["cpu_us"].as_u64());
+        // With the sandbox it does not go, nor does what the gateway says at last.
+        assert_eq!(sh(served, &get), "200");
+        let path = format!("/v1/sandboxes/{}/usage", after["sandbox_id"].as_str().unwrap());
+        assert_eq!(served.ask("DELETE", "/v1/sandboxes/web", None).status, 200);
+        wait_until("the last count", || {
+            let told = served.ask("GET", &path, None).body;
+            network(&told, "requests") == 4 && told["deleted_at"].is_string()
+        });
+    });
+}
+
+#[test]
 fn nothing_is_kept_of_a_network_whose_sandbox_is_deleted_while_it_runs() {
     with_network(allowing, |served, _, site| {
         let descriptors = |pid: i32| {

@@ -17,6 +17,7 @@
 //! kills, counts and limits. Whatever else there is of a sandbox ends with its PID 1.
 //! All of it is found by the id alone, so a later server needs no record to clean up.
 
+mod disk;
 mod host;
 mod identity;
 mod layers;
@@ -28,6 +29,7 @@ mod trash;
 use super::{
     Alive, Backend, BackendError, Capabilities, Found, Layer, Processes, Progress, Spec, Taken,
 };
+use crate::usage::Measured;
 use atoll_api::id::{LayerId, SandboxId};
 use atoll_api::sandbox::{Stage, Tier};
 use atoll_jail::cgroup::{Group, Layout};
@@ -287,13 +289,15 @@ impl Backend for Container {
         self.collect_but(keep)
     }
 
-    fn cpu_time(&self, id: SandboxId) -> Result<Duration, BackendError> {
+    fn measure(&self, id: SandboxId) -> Result<Measured, BackendError> {
         let events =
             self.running(id)?.events().map_err(|error| host::other("read what it used", error))?;
-        events.cpu_usage_us.map(Duration::from_micros).ok_or(BackendError::Call {
-            step: "read what it used",
-            source: io::ErrorKind::Unsupported.into(),
-        })
+        Ok(Measured { cpu_us: events.cpu_usage_us, memory_bytes: events.memory_bytes })
+    }
+
+    fn disk(&self, id: SandboxId) -> Result<Option<(u64, bool)>, BackendError> {
+        let measured = disk::measure(&self.places.of(id));
+        measured.map(Some).map_err(|error| host::call("look at its files")(error.into()))
     }
 
     fn inventory(&self) -> Result<Vec<Found>, BackendError> {
