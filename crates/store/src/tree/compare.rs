@@ -314,11 +314,12 @@ impl Compare<'_> {
         let is_same = is_same_file(one.stamp(), other.stamp());
         if let (Item::File { dir, stamp, .. }, Item::File { dir: other_dir, stamp: other, .. }) =
             (one, other)
+            && !is_same
         {
             for (dir, stamp) in [(dir, stamp), (other_dir, other)] {
                 self.check_content(dir, name, stamp)?;
             }
-            if !is_same && !is_same_content((dir, stamp), (other_dir, other), name)? {
+            if !is_same_content((dir, stamp), (other_dir, other), name)? {
                 return Ok(Some(Difference::Modified));
             }
         }

@@ -6,7 +6,7 @@
 
 use super::attributes::{self, Attributes};
 use super::entry::{Done, Entries, Made, may_open_up, open_quietly};
-use super::index::{self, Index};
+use super::index::{self, Index, is_settled};
 use super::up;
 use crate::beneath;
 use crate::node::{FileKind, Stamp};
@@ -145,6 +145,9 @@ impl CopyError {
 /// Copies what is in `source`, in which nobody may work meanwhile, into the empty
 /// directory `destination`, which gets the attributes of `source` too.
 ///
+/// To keep that time short, let [`copy_ahead`] do most of it before; or at least let
+/// [`sync`](super::sync) write what is only in memory.
+///
 /// Nothing is on the disk for sure before [`sync`](super::sync) has been called. Where it
 /// fails or is canceled, what was begun is left for the caller to remove
 /// ([`remove`](crate::remove)), and `source` is as it was.
@@ -159,24 +162,48 @@ pub fn copy(
     is_canceled: &dyn Fn() -> bool,
 ) -> Result<(Copied, Index), CopyError> {
     let is_relied_on = index::is_relied_on(source);
-    let mut copy = Copy {
-        previous,
-        previous_dir: None,
-        is_canceled,
-        is_relied_on,
-        entries: Entries::new(is_relied_on, is_canceled),
-        copied: Copied::default(),
-        index: Index::new(),
-        links: HashMap::new(),
-        path: PathBuf::new(),
-        levels: Vec::new(),
-        batch: Vec::new(),
-    };
+    let mut copy = Copy::new(Work::Stopped, is_relied_on, previous, is_canceled);
     let outcome = copy.tree(source, destination);
     outcome.map(|()| {
         copy.index.finish();
         (copy.copied, copy.index)
     })
+}
+
+/// Copies what it can of a tree in which somebody may work meanwhile, so that a [`copy`]
+/// afterwards, with this one as the previous, is done sooner: it links what has not changed
+/// since it was copied here. By itself the outcome is worth nothing, and is removed then.
+///
+/// Directories have no attributes here, and the tree is not changed for a moment either, as
+/// [`copy`] does to read what its owner may not.
+///
+/// # Errors
+///
+/// [`CopyError`] where the disk is full or fails, or it is canceled. What cannot be read, or
+/// moves meanwhile, is left to the copy afterwards.
+pub fn copy_ahead(
+    source: BorrowedFd<'_>,
+    destination: BorrowedFd<'_>,
+    previous: Option<Previous<'_>>,
+    is_canceled: &dyn Fn() -> bool,
+) -> Result<(Copied, Index), CopyError> {
+    let is_relied_on = index::is_relied_on(source);
+    let mut copy = Copy::new(Work::GoesOn, is_relied_on, previous, is_canceled);
+    if is_relied_on {
+        match copy.tree(source, destination) {
+            Ok(()) | Err(CopyError::Moved { .. } | CopyError::Failed { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    copy.index.finish();
+    Ok((copy.copied, copy.index))
+}
+
+/// Whether somebody works in the tree that is copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Work {
+    Stopped,
+    GoesOn,
 }
 
 /// One directory that is being copied.
@@ -207,6 +234,7 @@ struct Name {
 }
 
 struct Copy<'c> {
+    work: Work,
     previous: Option<Previous<'c>>,
     /// The directory of the previous copy that was last linked from, by number.
     previous_dir: Option<(u32, OwnedFd)>,
@@ -226,7 +254,29 @@ struct Copy<'c> {
 
 type Outcome<T> = Result<T, CopyError>;
 
-impl Copy<'_> {
+impl<'c> Copy<'c> {
+    fn new(
+        work: Work,
+        is_relied_on: bool,
+        previous: Option<Previous<'c>>,
+        is_canceled: &'c dyn Fn() -> bool,
+    ) -> Self {
+        Self {
+            work,
+            previous,
+            previous_dir: None,
+            is_canceled,
+            is_relied_on,
+            entries: Entries::new(is_relied_on, work == Work::Stopped, is_canceled),
+            copied: Copied::default(),
+            index: Index::new(),
+            links: HashMap::new(),
+            path: PathBuf::new(),
+            levels: Vec::new(),
+            batch: Vec::new(),
+        }
+    }
+
     fn tree(&mut self, source: BorrowedFd<'_>, destination: BorrowedFd<'_>) -> Outcome<()> {
         let this = Path::new("");
         let source = beneath::dir(source, this).map_err(|errno| self.failed(Step::Open, errno))?;
@@ -257,7 +307,16 @@ impl Copy<'_> {
         self.path.push(&name);
         let inside = Path::new(&name);
         let source = beneath::dir(at.source.as_fd(), inside);
-        let source = source.map_err(|errno| self.unexpected(Step::Open, errno))?;
+        let is_readable = |source: &OwnedFd| {
+            open_quietly(source.as_fd(), Path::new(""), OFlags::DIRECTORY).is_ok()
+        };
+        let source = match source {
+            outcome if self.work == Work::GoesOn && !outcome.as_ref().is_ok_and(is_readable) => {
+                self.path.pop();
+                return Ok(());
+            }
+            source => source.map_err(|errno| self.unexpected(Step::Open, errno))?,
+        };
         let made = rustix::fs::mkdirat(&at.copy, inside, Mode::RWXU)
             .map_err(|errno| (Step::Make, errno))
             .and_then(|()| {
@@ -284,7 +343,8 @@ impl Copy<'_> {
             number,
         });
         self.copied.directories += 1;
-        if stamp.mode & ENTER != ENTER && may_open_up(&stamp) {
+        let may_open_up = self.work == Work::Stopped && may_open_up(&stamp);
+        if stamp.mode & ENTER != ENTER && may_open_up {
             beneath::chmod(&at.source, stamp.mode | ENTER)
                 .map_err(|errno| self.failed(Step::Open, errno))?;
             self.level().is_opened_up = true;
@@ -331,6 +391,7 @@ impl Copy<'_> {
     }
 
     fn entry(&mut self, at: &At, name: OsString) -> Outcome<()> {
+        let began = index::now();
         let found = beneath::look(&at.source, &name);
         let stamp = match found.map_err(|errno| self.failed_at(&name, Step::Inspect, errno))? {
             Some(stamp) if stamp.kind == FileKind::Dir => {
@@ -338,6 +399,7 @@ impl Copy<'_> {
                 return Ok(());
             }
             Some(stamp) => stamp,
+            None if self.work == Work::GoesOn => return Ok(()),
             None => return Err(CopyError::Moved { path: self.path.join(&name) }),
         };
         if stamp.nlink > 1 && self.is_linked_again(at, &stamp, &name)? {
@@ -350,6 +412,11 @@ impl Copy<'_> {
             Some(stamp)
         } else {
             let done = self.entries.copy(&at.source, &at.copy, &stamp, &stamp, &name);
+            if self.work == Work::GoesOn && done.as_ref().is_err_and(|(_, errno)| may_pass(*errno))
+            {
+                // Whatever has been made of it is in no index.
+                return Ok(());
+            }
             match done.map_err(|(step, errno)| self.unexpected_at(&name, step, errno))? {
                 Some(Done { made: Made::Shared, original }) => {
                     self.copied.reflinked += 1;
@@ -370,6 +437,16 @@ impl Copy<'_> {
         if stamp.kind == FileKind::File {
             self.copied.bytes_total += stamp.size;
         }
+        let is_as_copied = || match self.work {
+            Work::Stopped => true,
+            // Any change since it was first looked at shows then.
+            Work::GoesOn => {
+                let now = beneath::look(&at.source, &name).ok().flatten();
+                let is_same = |now: Stamp| (now.id(), now.ctime) == (stamp.id(), stamp.ctime);
+                is_settled(stamp.ctime, began) && now.is_some_and(is_same)
+            }
+        };
+        let original = original.filter(|_| is_as_copied());
         if let (Some(original), Some(number)) = (original, self.level().number) {
             self.index.add(&original, number, &name);
         }
@@ -453,8 +530,10 @@ impl Copy<'_> {
             }
             _ => None,
         };
-        attributes::set(&at.copy, &level.stamp, &level.attributes)
-            .map_err(|(step, errno)| self.failed(step, errno))?;
+        if self.work == Work::Stopped {
+            attributes::set(&at.copy, &level.stamp, &level.attributes)
+                .map_err(|(step, errno)| self.failed(step, errno))?;
+        }
         if level.is_opened_up {
             beneath::chmod(&at.source, level.stamp.mode)
                 .map_err(|errno| self.failed(Step::SetMode, errno))?;
@@ -515,6 +594,12 @@ fn moved_or(path: PathBuf, step: Step, errno: Errno) -> CopyError {
         }
         errno => CopyError::new(&path, step, errno),
     }
+}
+
+/// Whether a failure to copy a file that somebody may be working with is nothing: it is not
+/// about the disk.
+fn may_pass(errno: Errno) -> bool {
+    !matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::IO | Errno::CANCELED)
 }
 
 fn is_copy_of(copy: &Stamp, original: &Stamp) -> bool {

@@ -39,14 +39,20 @@ pub(super) struct Entries<'c> {
     is_canceled: &'c dyn Fn() -> bool,
     /// Whether change times of the originals can be relied on.
     is_relied_on: bool,
+    /// Whether files that their owner may not read are made readable meanwhile.
+    opens_up: bool,
     /// Whether the file system may be able to share blocks.
     shares: bool,
     copier: Copier,
 }
 
 impl<'c> Entries<'c> {
-    pub(super) fn new(is_relied_on: bool, is_canceled: &'c dyn Fn() -> bool) -> Self {
-        Self { is_canceled, is_relied_on, shares: true, copier: Copier::default() }
+    pub(super) fn new(
+        is_relied_on: bool,
+        opens_up: bool,
+        is_canceled: &'c dyn Fn() -> bool,
+    ) -> Self {
+        Self { is_canceled, is_relied_on, opens_up, shares: true, copier: Copier::default() }
     }
 
     /// Copies `name`, which `stamp` is about, with owner, mode and times as `wanted` says.
@@ -81,7 +87,7 @@ impl<'c> Entries<'c> {
         wanted: &Stamp,
         name: &OsStr,
     ) -> Outcome<Done> {
-        let (source, attributes) = open_file(from, stamp, name)?;
+        let (source, attributes) = open_file(from, stamp, name, self.opens_up)?;
         // It may have been made readable by us meanwhile.
         let before = beneath::stamp(&source).map_err(at(Step::Inspect))?;
         if before.id() != stamp.id() || before.kind != FileKind::File {
@@ -124,7 +130,12 @@ impl<'c> Entries<'c> {
 }
 
 /// Opens a file for reading, and reads its attributes, also where its mode denies both.
-fn open_file(dir: &OwnedFd, stamp: &Stamp, name: &OsStr) -> Outcome<(OwnedFd, Attributes)> {
+fn open_file(
+    dir: &OwnedFd,
+    stamp: &Stamp,
+    name: &OsStr,
+    opens_up: bool,
+) -> Outcome<(OwnedFd, Attributes)> {
     let path = Path::new(name);
     let open = || {
         let fd = open_quietly(dir.as_fd(), path, OFlags::NONBLOCK | OFlags::NOCTTY)
@@ -132,7 +143,7 @@ fn open_file(dir: &OwnedFd, stamp: &Stamp, name: &OsStr) -> Outcome<(OwnedFd, At
         let attributes = attributes::read(&fd).map_err(at(Step::ReadAttributes))?;
         Ok((fd, attributes))
     };
-    if stamp.mode & READ != 0 || !may_open_up(stamp) {
+    if stamp.mode & READ != 0 || !opens_up || !may_open_up(stamp) {
         return open();
     }
     let object = beneath::handle(dir.as_fd(), path).map_err(at(Step::Open))?;

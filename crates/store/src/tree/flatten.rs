@@ -67,7 +67,7 @@ pub fn flatten(
         layers: &opened,
         stack,
         destination,
-        entries: Entries::new(false, is_canceled),
+        entries: Entries::new(false, true, is_canceled),
         is_canceled,
         copies: HashMap::new(),
         todo: Vec::new(),

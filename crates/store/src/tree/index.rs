@@ -122,9 +122,7 @@ impl Index {
 
     /// To be called when everything is copied and nothing has been changed since.
     pub(super) fn finish(&mut self) {
-        let now = clock_gettime(ClockId::RealtimeCoarse);
-        let nsec = u32::try_from(now.tv_nsec).unwrap_or(0);
-        self.taken = Time { sec: now.tv_sec, nsec };
+        self.taken = now();
         let taken = self.taken;
         self.entries.retain(|_, entry| is_settled(entry.seen.ctime, taken));
     }
@@ -237,8 +235,14 @@ impl Index {
     }
 }
 
+/// The time by the clock that stamps files.
+pub(super) fn now() -> Time {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    Time { sec: now.tv_sec, nsec: u32::try_from(now.tv_nsec).unwrap_or(0) }
+}
+
 /// Whether a change made after `taken` would show in a change time that was `ctime` then.
-fn is_settled(ctime: Time, taken: Time) -> bool {
+pub(super) fn is_settled(ctime: Time, taken: Time) -> bool {
     // Small inodes of ext4 have times of whole seconds.
     let granule = i64::from(ctime.nsec == 0);
     (ctime.sec.saturating_add(granule), ctime.nsec) < (taken.sec, taken.nsec)

@@ -24,7 +24,7 @@ mod stack;
 mod subvolume;
 
 pub use compare::{Changed, CompareError, Compared, Difference, Side, compare};
-pub use copy::{Copied, CopyError, Previous, Step, copy};
+pub use copy::{Copied, CopyError, Previous, Step, copy, copy_ahead};
 pub use flatten::{FlattenError, Flattened, flatten};
 pub use index::Index;
 pub use measure::{MeasureError, Measured, measure};

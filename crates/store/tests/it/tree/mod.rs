@@ -1,5 +1,6 @@
 //! Trees that are copied as a whole.
 
+mod ahead;
 mod copy;
 mod disks;
 mod listing;
