@@ -40,6 +40,9 @@ pub struct Order {
     pub overlays: Vec<Overlay>,
     /// Host name inside.
     pub hostname: String,
+    /// The machine's id inside, as in machine-id(5), where its `/etc` leaves names to each sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_id: Option<String>,
     /// Room for `/tmp`, `/dev/shm` and everything else that is not kept, in bytes.
     pub private_bytes: u64,
     /// Variables of every command.

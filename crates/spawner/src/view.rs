@@ -58,6 +58,9 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
         let shown = host::image(root.as_path(), &places);
         view.extend(shown.map_err(|error| Failed::new("image", &error, 0))?);
     }
+    if let Some(machine_id) = &order.machine_id {
+        view.extend(host::own_names(&order.hostname, machine_id));
+    }
     for secret in &order.secrets {
         view.extend(host::secret_file(secret.at.as_path(), &secret.content));
     }

@@ -20,7 +20,7 @@ use crate::supervise::{Restore, Stdio, Stream};
 use atoll_api::policy::{EffectivePolicy, WorkspaceMode};
 use atoll_guest::init::TerminalSpec;
 use atoll_guest::workload::{Leads, Standard, Workload};
-use atoll_jail::host::Account;
+use atoll_jail::host::{Account, Names};
 use atoll_jail::spec::{Entry, What};
 use atoll_store::secret::Value;
 use atoll_store::session::Session;
@@ -143,8 +143,13 @@ impl Kept {
             home: caller.home.clone(),
             shell: shell(caller, image.as_deref()),
         };
-        let etc = atoll_jail::host::etc(&home.join("host"), &account, HOSTNAME, image.as_deref())
-            .map_err(|error| in_cache("the sandbox's /etc cannot be made", &home, error))?;
+        let etc = atoll_jail::host::etc(
+            &home.join("host"),
+            &account,
+            Names::Fixed(HOSTNAME),
+            image.as_deref(),
+        )
+        .map_err(|error| in_cache("the sandbox's /etc cannot be made", &home, error))?;
         let cache = cache::open(&home.join("projects"), &ground.project.root, ground.owner())
             .map_err(|error| in_cache("the project's cache cannot be opened", &home, error))?;
         Ok(Self { image, account, etc, cache })

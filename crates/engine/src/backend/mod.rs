@@ -31,6 +31,8 @@ pub struct Spec {
     /// The layer that it begins with, with all that are below that one. Only
     /// [`Backend::create`] looks at it.
     pub layer: Option<LayerId>,
+    /// How the machine is called inside.
+    pub hostname: String,
     /// Environment of everything that runs in it.
     pub env: Env,
     /// Limits.

@@ -84,12 +84,19 @@ impl Record {
         Spec {
             image: self.image.clone(),
             layer: self.layer,
+            hostname: self.hostname(),
             env,
             limits: self.limits,
             capture: network.map(Remembered::ports),
             certificate: network.and_then(Remembered::certificate),
             secrets: Vec::new(),
         }
+    }
+
+    /// How the machine is called inside: as the sandbox, or by its id where it has no name.
+    fn hostname(&self) -> String {
+        let name = self.name.as_ref().map(ToString::to_string);
+        name.unwrap_or_else(|| self.id.to_string().replace('_', "-"))
     }
 
     /// What the API shows.

@@ -5,6 +5,7 @@
 //! beside it names every file and directory that was looked at, so that a
 //! change on the host is seen at the next start.
 
+use super::names::{Made, Names};
 use rustix::fs::{AtFlags, FileType, Stat};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -144,10 +145,10 @@ fn look(path: &Path) -> Seen {
 pub fn etc(
     base: &Path,
     account: &Account,
-    hostname: &str,
+    names: Names<'_>,
     image: Option<&Path>,
 ) -> io::Result<PathBuf> {
-    let generated = generated(account, hostname);
+    let generated = generated(account, names);
     let from = image.map_or_else(|| PathBuf::from("/etc"), |image| image.join("etc"));
     let name = directory_name(&generated, &from);
     let directory = base.join(&name);
@@ -166,20 +167,22 @@ pub fn etc(
 }
 
 /// What the `/etc` of the root file system at `image` needs for `account` where it is shown as
-/// it is: names of files and their content. Its own accounts stay.
+/// it is: names of files and what they are made of. Its own accounts stay.
 #[must_use]
 pub fn etc_additions(
     image: &Path,
     account: &Account,
-    hostname: &str,
-) -> Vec<(&'static str, String)> {
+    names: Names<'_>,
+) -> Vec<(&'static str, Made)> {
     let read = |name: &str| read_in(image, &Path::new("etc").join(name)).unwrap_or_default();
-    let merged = |(name, content): (&'static str, String)| match name {
-        "passwd" | "group" => Some((name, merged(&read(name), &content, &account.name))),
-        "nsswitch.conf" => read(name).is_empty().then_some((name, content)),
-        _ => Some((name, content)),
+    let merged = |(name, made): (&'static str, Made)| match (name, made) {
+        ("passwd" | "group", Made::Text(ours)) => {
+            Some((name, Made::Text(merged(&read(name), &ours, &account.name))))
+        }
+        ("nsswitch.conf", made) => read(name).is_empty().then_some((name, made)),
+        (_, made) => Some((name, made)),
     };
-    generated(account, hostname).into_iter().filter_map(merged).collect()
+    generated(account, names).into_iter().filter_map(merged).collect()
 }
 
 /// Reads a file of an image that nobody vouches for: behind no link, and of bounded length.
@@ -220,7 +223,7 @@ fn merged(image: &str, ours: &str, name: &str) -> String {
 
 /// The generated files decide the name, another account is another directory; so
 /// does what this version shows.
-fn directory_name(generated: &[(&str, String)], from: &Path) -> String {
+fn directory_name(generated: &[(&str, Made)], from: &Path) -> String {
     use std::hash::{Hash, Hasher};
     // A name, not a proof: the directory is the caller's own.
     let mut hasher = std::hash::DefaultHasher::new();
@@ -277,7 +280,7 @@ fn make(
     base: &Path,
     directory: &Path,
     manifest: &Path,
-    generated: &[(&str, String)],
+    generated: &[(&str, Made)],
     (from, names): (&Path, &[OsString]),
 ) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(base)?;
@@ -290,8 +293,12 @@ fn make(
             copier.copy(from, Path::new(name), &staged)?;
         }
     }
-    for (name, content) in generated {
-        write_file(&staged.join(name), content.as_bytes())?;
+    for (name, made) in generated {
+        let path = staged.join(name);
+        match made {
+            Made::Text(content) => write_file(&path, content.as_bytes())?,
+            Made::Link(to) => std::os::unix::fs::symlink(to, path)?,
+        }
     }
     std::os::unix::fs::symlink("/proc/self/mounts", staged.join("mtab"))?;
     // A run that has the old one mounted keeps it: it is only unnamed.
@@ -438,7 +445,7 @@ fn is_small(stat: &Stat) -> bool {
     u64::try_from(stat.st_size).is_ok_and(|size| size <= FILE_BYTES_MAX)
 }
 
-fn generated(account: &Account, hostname: &str) -> Vec<(&'static str, String)> {
+fn generated(account: &Account, machine: Names<'_>) -> Vec<(&'static str, Made)> {
     let Account { name, uid, gid, home, shell } = account;
     let (home, shell) = (home.display(), shell.display());
     let mut passwd = format!("{name}:x:{uid}:{gid}:{name}:{home}:{shell}\n");
@@ -451,20 +458,18 @@ fn generated(account: &Account, hostname: &str) -> Vec<(&'static str, String)> {
     }
     passwd += "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
     group += "tty:x:5:\nnogroup:x:65534:\n";
-    let hosts =
-        format!("127.0.0.1 localhost {hostname}\n::1 localhost ip6-localhost ip6-loopback\n");
     let names = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n\
                  protocols: files\nservices: files\n";
     // Nobody answers there: a look-up fails at once instead of timing out.
     let resolver = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
-    vec![
+    let texts = [
         ("passwd", passwd),
         ("group", group),
-        ("hosts", hosts),
-        ("hostname", format!("{hostname}\n")),
         ("nsswitch.conf", names.to_owned()),
         ("resolv.conf", resolver.to_owned()),
-    ]
+    ];
+    let texts = texts.map(|(name, text)| (name, Made::Text(text)));
+    texts.into_iter().chain(machine.files()).collect()
 }
 
 #[cfg(test)]
@@ -485,7 +490,7 @@ mod tests {
     #[test]
     fn accounts_are_generated_and_secrets_are_not_there() {
         let base = tempfile::tempdir().unwrap();
-        let etc = etc(base.path(), &account(), "box", None).unwrap();
+        let etc = etc(base.path(), &account(), Names::Fixed("box"), None).unwrap();
         let passwd = std::fs::read_to_string(etc.join("passwd")).unwrap();
         assert!(passwd.contains("ada:x:1000:1000:ada:/home/ada:/bin/sh\n"), "{passwd}");
         for secret in ["shadow", "gshadow", "sudoers", "ssh", "ssl/private", "machine-id"] {
@@ -499,16 +504,16 @@ mod tests {
     #[test]
     fn it_is_kept_until_the_host_changes() {
         let base = tempfile::tempdir().unwrap();
-        let first = etc(base.path(), &account(), "box", None).unwrap();
+        let first = etc(base.path(), &account(), Names::Fixed("box"), None).unwrap();
         std::fs::write(first.join("mark"), "").unwrap();
-        assert_eq!(etc(base.path(), &account(), "box", None).unwrap(), first);
+        assert_eq!(etc(base.path(), &account(), Names::Fixed("box"), None).unwrap(), first);
         assert!(first.join("mark").exists(), "it was made anew without a reason");
         let name = format!("{}.manifest", first.file_name().unwrap().to_str().unwrap());
         let manifest = base.path().join(name);
         let mut seen = std::fs::read(&manifest).unwrap();
         seen.extend(b"1 2 3 4 /etc/hostname\n");
         std::fs::write(&manifest, seen).unwrap();
-        etc(base.path(), &account(), "box", None).unwrap();
+        etc(base.path(), &account(), Names::Fixed("box"), None).unwrap();
         assert!(!first.join("mark").exists(), "a change was not seen");
     }
 
@@ -528,8 +533,11 @@ mod tests {
     fn accounts_of_an_image_stay_and_ours_comes_first() {
         let image = tempfile::tempdir().unwrap();
         let added = |name: &str| {
-            let all = etc_additions(image.path(), &account(), "box");
-            all.into_iter().find(|(own, _)| *own == name).map(|(_, content)| content)
+            let all = etc_additions(image.path(), &account(), Names::Fixed("box"));
+            all.into_iter().find(|(own, _)| *own == name).map(|(_, made)| match made {
+                Made::Text(text) => text,
+                Made::Link(to) => panic!("{name} leads to {to:?}"),
+            })
         };
         assert!(added("passwd").unwrap().contains("ada:x:1000:"));
         let etc = image.path().join("etc");
@@ -559,7 +567,7 @@ mod tests {
         let secret = tempfile::tempdir().unwrap();
         std::fs::write(secret.path().join("open.txt"), "words").unwrap();
         std::os::unix::fs::symlink(secret.path(), image.path().join("etc")).unwrap();
-        let etc = etc(base.path(), &account(), "box", Some(image.path())).unwrap();
+        let etc = etc(base.path(), &account(), Names::Fixed("box"), Some(image.path())).unwrap();
         assert!(!etc.join("open.txt").exists());
         assert!(image.path().join("etc/open.txt").exists(), "the control");
     }
@@ -567,7 +575,8 @@ mod tests {
     #[test]
     fn an_images_is_shown_whole_but_for_accounts_and_secrets() {
         let (base, image) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let made = || etc(base.path(), &account(), "box", Some(image.path())).unwrap();
+        let made =
+            || etc(base.path(), &account(), Names::Fixed("box"), Some(image.path())).unwrap();
         assert!(made().join("passwd").exists(), "an image without any /etc has one inside");
         let from = image.path().join("etc");
         std::fs::create_dir(&from).unwrap();

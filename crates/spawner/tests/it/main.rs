@@ -9,7 +9,7 @@ mod root;
 mod start;
 mod walls;
 
-use atoll_jail::host::Account;
+use atoll_jail::host::{Account, Names};
 use atoll_protocol::exec;
 use atoll_protocol::octets::Octets;
 use atoll_spawner::client::{Spawned, Spawner};
@@ -64,7 +64,8 @@ impl Host {
             home: "/home/user".into(),
             shell: "/bin/sh".into(),
         };
-        let etc = atoll_jail::host::etc(&state.join("etc"), &account, name, None).unwrap();
+        let etc =
+            atoll_jail::host::etc(&state.join("etc"), &account, Names::Fixed(name), None).unwrap();
         if self.user != User::Root {
             self.user.give(&state.join("etc"));
         }
@@ -86,6 +87,7 @@ impl Host {
                 is_writable: true,
             }],
             hostname: name.to_owned(),
+            machine_id: None,
             private_bytes: 64 << 20,
             environment: [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/home/user")]
                 .map(|(name, value)| (text(name), text(value)))

@@ -7,10 +7,13 @@ use super::order::{account, octets};
 use super::top::Top;
 use crate::backend::BackendError;
 use atoll_api::id::SandboxId;
+use atoll_jail::host::{Made, Names};
 use atoll_spawner::order::{self, Layers, Lower, Owners};
 use std::fs::{DirBuilder, Metadata};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, lchown, symlink,
+};
 use std::path::{Component, Path, PathBuf};
 
 /// Directories that something is mounted on at the start.
@@ -113,12 +116,18 @@ impl Layer<'_> {
             }
         }
         self.directories(Path::new("etc"))?;
-        for (name, content) in
-            atoll_jail::host::etc_additions(self.lower, &account(), super::order::HOSTNAME)
-        {
+        for (name, made) in atoll_jail::host::etc_additions(self.lower, &account(), Names::OfEach) {
             let path = self.upper.join("etc").join(name);
-            std::fs::write(&path, content)?;
-            self.give(&path, 0o644, self.ids.root())?;
+            match made {
+                Made::Text(content) => {
+                    std::fs::write(&path, content)?;
+                    self.give(&path, 0o644, self.ids.root())?;
+                }
+                Made::Link(to) => {
+                    symlink(to, &path)?;
+                    self.own(&path, self.ids.root())?;
+                }
+            }
         }
         Ok(())
     }
@@ -160,10 +169,15 @@ impl Layer<'_> {
         self.give(&at, mode, owner)
     }
 
-    fn give(&self, path: &Path, mode: u32, (uid, gid): (u32, u32)) -> io::Result<()> {
+    fn own(&self, path: &Path, (uid, gid): (u32, u32)) -> io::Result<()> {
         if rustix::process::geteuid().is_root() {
-            chown(path, Some(uid), Some(gid))?;
+            lchown(path, Some(uid), Some(gid))?;
         }
+        Ok(())
+    }
+
+    fn give(&self, path: &Path, mode: u32, owner: (u32, u32)) -> io::Result<()> {
+        self.own(path, owner)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
     }
 }

@@ -7,12 +7,13 @@ use super::layers;
 use crate::backend::{BackendError, Spec};
 use crate::error::chain;
 use atoll_api::id::SandboxId;
-use atoll_jail::host::Account;
+use atoll_jail::host::{Account, Names};
 use atoll_protocol::octets::Octets;
 use atoll_spawner::order::{Bind, Image, Order, Overlay, Root, SecretFile, Trust};
 use atoll_store::image::Limits;
 use atoll_store::secret::Value;
 use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
 use std::error::Error;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -23,9 +24,6 @@ const PRIVATE_BYTES: u64 = 1 << 30;
 
 /// Most processes and threads of a sandbox of root's that has no limit of its own.
 const PROCESSES: u64 = 8192;
-
-/// Name of the machine inside.
-pub(super) const HOSTNAME: &str = "atoll";
 
 /// The root file system that an image's name stands for, unpacked if it is an archive that
 /// was not there; none for this machine's own.
@@ -95,7 +93,7 @@ pub(super) fn etc(places: &Places, root: Option<&Path>) -> Result<PathBuf, Backe
         return Ok(directory.clone());
     }
     let at = Instant::now();
-    let directory = atoll_jail::host::etc(&base, &account(), HOSTNAME, root)
+    let directory = atoll_jail::host::etc(&base, &account(), Names::OfEach, root)
         .map_err(call("put the sandbox's /etc together"))?;
     if root.is_none() {
         *looked = Some(Looked { at, directory: directory.clone() });
@@ -140,6 +138,9 @@ pub(super) fn order(
             (vec![Bind { source, at: octets(&home())?, is_writable: true }], Vec::new())
         }
     };
+    let own_id = id.to_string();
+    let start = getrandom::u64().map_err(|error| super::host::other("number the start", error))?;
+    let start = format!("{start:016x}");
     let mut environment = vec![
         ("PATH", "/usr/local/bin:/usr/bin:/bin"),
         ("HOME", "/home/user"),
@@ -148,6 +149,8 @@ pub(super) fn order(
         ("SHELL", "/bin/sh"),
         ("LANG", "C.UTF-8"),
         ("ATOLL", "1"),
+        ("ATOLL_SANDBOX", &own_id),
+        ("ATOLL_START", &start),
     ];
     let own = spec.env.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     environment.retain(|(name, _)| !spec.env.0.contains_key(*name));
@@ -162,7 +165,8 @@ pub(super) fn order(
         root: root(ids, spec)?,
         binds,
         overlays,
-        hostname: HOSTNAME.to_owned(),
+        hostname: spec.hostname.clone(),
+        machine_id: Some(machine_id(id)),
         private_bytes: PRIVATE_BYTES,
         environment: environment.into_iter().map(variable).collect::<Result<_, _>>()?,
         directory: octets(&home())?,
@@ -178,6 +182,13 @@ pub(super) fn order(
 
 fn secret((at, value): &(PathBuf, Value)) -> Result<SecretFile, BackendError> {
     Ok(SecretFile::new(octets(at)?, value.as_bytes().to_vec()))
+}
+
+/// The id of the machine inside: another one for each sandbox, whatever it was made of, and the
+/// same at every start.
+fn machine_id(id: SandboxId) -> String {
+    let digest = Sha256::digest(format!("machine id of {id}"));
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The root inside, where there are ids for it.

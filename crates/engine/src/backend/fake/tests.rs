@@ -7,6 +7,7 @@ fn spec() -> Spec {
     Spec {
         image: "host".to_owned(),
         layer: None,
+        hostname: "web".to_owned(),
         env: Env::default(),
         limits: Limits::default(),
         capture: None,

@@ -15,6 +15,7 @@ fn every_server_has_the_listeners_of_a_captured_network() {
     let spec = |capture| Spec {
         image: "host".to_owned(),
         layer: None,
+        hostname: "web".to_owned(),
         env: atoll_api::sandbox::Env::default(),
         limits: atoll_api::sandbox::Limits::default(),
         capture,

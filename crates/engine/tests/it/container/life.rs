@@ -101,7 +101,7 @@ fn a_pause_stands_still_and_loses_nothing() {
         client.started();
         client.expect("ready");
         let count = || {
-            std::fs::read_to_string(machine.state().join(id.to_string()).join("home/count"))
+            std::fs::read_to_string(machine.state().join(id.to_string()).join("top/home/count"))
                 .unwrap_or_default()
         };
         eventually("a count", || !count().is_empty()).await;
@@ -159,7 +159,7 @@ fn two_sandboxes_of_root_are_different_users() {
         for name in ["one", "other"] {
             let id = engine.create(named(name)).await.unwrap().id;
             machine.guest(id).sh("touch file");
-            let file = machine.state().join(id.to_string()).join("home/file");
+            let file = machine.state().join(id.to_string()).join("top/home/file");
             owners.push(std::os::unix::fs::MetadataExt::uid(&file.metadata().unwrap()));
         }
         let own = rustix::process::geteuid().as_raw();
@@ -183,7 +183,7 @@ fn what_a_sandbox_keeps_is_closed_to_others_on_the_host() {
         let engine = machine.start().await;
         let id = engine.create(named("web")).await.unwrap().id;
         machine.guest(id).sh("echo words > file; chmod 666 file; chmod 777 .");
-        let file = machine.state().join(id.to_string()).join("home/file");
+        let file = machine.state().join(id.to_string()).join("top/home/file");
         let read = |uid| {
             use std::os::unix::process::CommandExt as _;
             let mut cat = std::process::Command::new("cat");

@@ -301,7 +301,7 @@ fn who_kills_a_sandbox_whose_services_are_not_ready_finds_it_stopped() {
         let begun = super::eventually("the service has begun", || {
             let found = engine.find(&"web".parse().unwrap());
             found.is_some_and(|web| {
-                machine.state().join(web.id.to_string()).join("home/begun").exists()
+                machine.state().join(web.id.to_string()).join("top/home/begun").exists()
             })
         });
         tokio::select! {

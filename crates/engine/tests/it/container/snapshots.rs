@@ -9,6 +9,7 @@ use atoll_api::snapshot::{CreateSnapshot, Fork, ForkSnapshot, Snapshot, Snapshot
 use atoll_engine::Engine;
 use atoll_protocol::request::Request;
 use atoll_testkit::guest::sh;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 async fn snapshot(engine: &Engine, id: SandboxId) -> Snapshot {
@@ -210,6 +211,55 @@ fn what_was_half_made_is_told_from_what_is_whole() {
         assert_eq!(machine.guest(fork).sh("cat a/link").text(), "one\n");
         engine.resume(id).await.unwrap();
         assert_eq!(machine.guest(id).sh("cat a/link").text(), "one\n");
+        engine.shutdown().await;
+    });
+}
+
+/// Twenty of one snapshot: nothing by which one is told from another is the same.
+#[test]
+fn forks_share_neither_names_nor_randomness() {
+    also_as_ordinary("snapshots::forks_share_neither_names_nor_randomness");
+    let machine = Machine::new();
+    live(async {
+        let engine = machine.start().await;
+        let id = engine.create(named("web")).await.unwrap().id;
+        engine.stop(id).await.unwrap();
+        let taken = snapshot(&engine, id).await;
+        engine.resume(id).await.unwrap();
+        let forks = engine.fork(taken.id, ForkSnapshot { count: 20, ..Default::default() });
+        let forks = forks.await.unwrap().forks.into_iter().map(|fork| match fork {
+            Fork::Sandbox(sandbox) => sandbox.id,
+            Fork::Error(error) => panic!("{error:?}"),
+        });
+        let all: Vec<SandboxId> = forks.chain([id]).collect();
+        let look = "hostname; cat /etc/hostname; getent hosts $(hostname) | wc -l; \
+                    cat /etc/machine-id; echo $ATOLL_SANDBOX; echo $ATOLL_START; \
+                    cat /proc/sys/kernel/random/uuid; od -An -N8 -tx8 /dev/urandom; \
+                    python3 -c 'import random, uuid; print(random.random()); print(uuid.uuid4()); \
+                    print(uuid.uuid1())'; date +%s";
+        let seen: Vec<Vec<String>> = all
+            .iter()
+            .map(|id| machine.guest(*id).sh(look).text().lines().map(str::to_owned).collect())
+            .collect();
+        let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        for (id, lines) in all.iter().zip(&seen) {
+            assert_eq!(lines.len(), 12, "{lines:?}");
+            assert_eq!((&lines[0], lines[2].as_str()), (&lines[1], "1"), "{lines:?}");
+            assert_eq!((lines[3].len(), &lines[4]), (32, &id.to_string()), "{lines:?}");
+            assert!(now.abs_diff(lines[11].parse::<u64>().unwrap()) < 60, "{lines:?}");
+        }
+        for line in [0, 3, 4, 5, 6, 7, 8, 9, 10] {
+            let different: BTreeSet<&String> = seen.iter().map(|lines| &lines[line]).collect();
+            assert_eq!(different.len(), all.len(), "line {line}: {seen:?}");
+        }
+        // The next start of the same one is told from the one before, and it is the same machine.
+        let before = seen.last().unwrap();
+        engine.stop(id).await.unwrap();
+        engine.resume(id).await.unwrap();
+        let again = machine.guest(id).sh(look);
+        let again: Vec<&str> = again.text().lines().collect();
+        assert_eq!((again[0], again[3]), (before[0].as_str(), before[3].as_str()));
+        assert_ne!(again[5], before[5]);
         engine.shutdown().await;
     });
 }

@@ -103,7 +103,7 @@ fn an_archive_that_breaks_off_leaves_neither_a_sandbox_nor_its_name() {
         let unpacked = eventually("the workspace is begun", || {
             let found = engine.find(&"web".parse().unwrap());
             found.is_some_and(|web| {
-                machine.state().join(web.id.to_string()).join("home/workspace").exists()
+                machine.state().join(web.id.to_string()).join("top/home/workspace").exists()
             })
         });
         tokio::select! {
@@ -212,7 +212,7 @@ fn who_waited_for_a_creation_that_was_given_up_has_its_own_archive_still() {
         let begun = eventually("the workspace is begun", || {
             let found = engine.find(&"web".parse().unwrap());
             found.is_some_and(|web| {
-                machine.state().join(web.id.to_string()).join("home/workspace").exists()
+                machine.state().join(web.id.to_string()).join("top/home/workspace").exists()
             })
         });
         tokio::select! {
