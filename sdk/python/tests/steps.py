@@ -24,7 +24,7 @@ SECONDS = {
     "expires_in_ms": "expires_in",
     "approval_timeout_ms": "approval_timeout",
 }
-ON_CLIENT = {"create", "get", "get_or_create", "list", "events_of_all", "capabilities", "health"}
+ON_CLIENT = {"create", "get", "get_or_create", "list", "usage_of_all", "capabilities", "health"}
 ON_CLIENT_TOO = ("keys.", "secrets.", "approvals.", "audit.")
 OWN = {"exec.stream", "files.write_many", "fetch", "events", "files.watch", "keys.create"}
 OWN |= {"approvals.watch", "audit.follow"}
@@ -142,7 +142,7 @@ class Player:
             target = client or self._client
         elif client is not None:
             target = self.through(client, target, verb)
-        for part in verb.removeprefix("exec.").split("."):
+        for part in verb.removeprefix("exec.").removesuffix("_of_all").split("."):
             target = getattr(target, part)
         result = self.call(target, self.arguments(arguments))
         if verb in ("create", "get_or_create"):

@@ -32,8 +32,6 @@ LEFT_OUT = {
     "get_metrics": "for what collects metrics",
     "get_openapi": "for tools",
     "ask_approval": "for `atoll apply`",
-    "get_usage": "for operators: `atoll usage`",
-    "list_usage": "likewise",
 }
 """Operations without a verb."""
 
@@ -42,6 +40,7 @@ UNSENT = {
     "read_archive.format": "uncompressed is faster where both are on one machine",
     "write_archive.format": "likewise",
     "read_file.range": "`offset` and `length` say it",
+    "list_usage.format": "for spreadsheets: `atoll usage --csv`",
 }
 """What requests may have and the SDK never says."""
 
@@ -203,12 +202,13 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
     next(client.events(after=1))
     next(sandbox.events(after=1))
     client.capabilities()
+    client.usage(labels={"a": "b"}, page_count=1, cursor="x")
     client.health()
     client.keys.create("run", note="x")
     client.keys.list()
     client.keys.revoke("key_1")
     oversee(client)
-    for verb in ("refresh", "start", "pause", "resume", "stop", "kill", "delete", "health", "timeline", "ports", "services"):
+    for verb in ("refresh", "start", "pause", "resume", "stop", "kill", "delete", "health", "timeline", "usage", "ports", "services"):
         getattr(sandbox, verb)()
     sandbox.set_lifecycle(lifecycle)
     sandbox.network()

@@ -21,6 +21,7 @@ import type {
   SandboxState,
   Schemas,
   Scope,
+  UsagePage,
 } from "./types.ts";
 
 /** A little more than three of the server's heartbeats. */
@@ -66,6 +67,16 @@ export interface ListOptions {
   /** How many are fetched at once. */
   pageCount?: number;
   signal?: AbortSignal;
+}
+
+/** Of which sandboxes it is told what they have used. */
+export interface UsageOptions {
+  /** With all of these labels. */
+  labels?: Record<string, string>;
+  /** How many are told one by one. */
+  pageCount?: number;
+  /** The `next` of the page before. */
+  cursor?: string;
 }
 
 /** A server. */
@@ -132,6 +143,13 @@ export class Atoll {
   /** What happens to all sandboxes, from now on or behind the event of a number. */
   events(options: EventOptions = {}): AsyncGenerator<Event | Missed> {
     return follow(this.#transport, undefined, options);
+  }
+
+  /** What sandboxes have used, those that were deleted included: a page of them, and all together. */
+  async usage(options: UsageOptions = {}): Promise<UsagePage> {
+    const { labels, pageCount: page_count, cursor } = options;
+    const label = Object.entries(labels ?? {}).map(([name, value]) => `${name}=${value}`);
+    return this.#transport.json({ method: "GET", path: "/v1/usage", query: { label, page_count, cursor } });
   }
 
   /** Tells what can be asked of the server. */

@@ -7,6 +7,7 @@ export {
   type CreateOptions,
   type GetOrCreateOptions,
   type ListOptions,
+  type UsageOptions,
 } from "./client.ts";
 export { type ApprovalListOptions, Approvals } from "./approvals.ts";
 export { Audit, type AuditOptions } from "./audit.ts";

@@ -24,6 +24,7 @@ import type {
   TerminalSize,
   DenialPage,
   Timeline,
+  Usage,
   Visibility,
   Waited,
 } from "./types.ts";
@@ -121,6 +122,11 @@ export class Sandbox {
   /** Tells how long the stages of its creation took. */
   async timeline(): Promise<Timeline> {
     return this.#transport.json({ method: "GET", path: `${this.#path}/timeline` });
+  }
+
+  /** What it has used in its whole life, until now. */
+  async usage(): Promise<Usage> {
+    return this.#transport.json({ method: "GET", path: `${this.#path}/usage` });
   }
 
   /** What it was refused on its way out since the server started, behind the `seq` of a denial. */

@@ -41,6 +41,12 @@ export type ApprovalStatus = Schemas["ApprovalStatus"];
 export type GrantScope = Schemas["GrantScope"];
 /** How an approval was decided. */
 export type Decided = Schemas["Decided"];
+/** What one sandbox has used. */
+export type Usage = Schemas["Usage"];
+/** What sandboxes have used, the oldest first, and all together. */
+export type UsagePage = Schemas["UsagePage"];
+/** Amounts that only grow. */
+export type Used = Schemas["Used"];
 /** One record of the audit log. */
 export type AuditRecord = Schemas["AuditRecord"];
 /** What was recorded. */

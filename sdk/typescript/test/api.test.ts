@@ -30,14 +30,13 @@ const LEFT_OUT = {
   get_metrics: "for what collects metrics",
   get_openapi: "for tools",
   ask_approval: "for `atoll apply`",
-  get_usage: "for operators: `atoll usage`",
-  list_usage: "likewise",
 };
 
 /** What requests may have and the SDK never says. */
 const UNSENT = {
   "get_or_create_sandbox.name": "it is in the path",
   "write_archive.format": "uncompressed is faster where both are on one machine",
+  "list_usage.format": "for spreadsheets: `atoll usage --csv`",
   "read_file.range": "`offset` and `length` say it",
   "follow_events.last-event-id": "`after` says it",
   "get_audit.last-event-id": "likewise",
@@ -213,6 +212,7 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
   await first(client.list({ states: ["running"], labels: { a: "b" }, pageCount: 1 }));
   await first(client.events({ after: 1 }));
   await client.capabilities();
+  await client.usage({ labels: { a: "b" }, pageCount: 1, cursor: "x" });
   await client.health();
   await client.keys.create("read", { note: "x" });
   await client.keys.list();
@@ -230,6 +230,7 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
   await sandbox.setNetwork(POLICY);
   await sandbox.health();
   await sandbox.timeline();
+  await sandbox.usage();
   await sandbox.denials({ cursor: 1 });
   await first(sandbox.events({ after: 1 }));
   await sandbox.ports();

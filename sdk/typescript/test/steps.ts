@@ -71,6 +71,8 @@ const VERBS: Record<string, (on: Targets, given: Arguments) => unknown> = {
   "approvals.get": ({ client }, { approval }) => client.approvals.get(approval),
   "approvals.approve": ({ client }, { approval, ...options }) => client.approvals.approve(approval, options),
   "approvals.deny": ({ client }, { approval, ...options }) => client.approvals.deny(approval, options),
+  usage: ({ sandbox }) => sandbox.usage(),
+  "usage_of_all": ({ client }, given) => client.usage(given),
   "audit.list": ({ client }, given) => client.audit.list(given),
   network: ({ sandbox }) => sandbox.network(),
   set_network: ({ sandbox }, policy) => sandbox.setNetwork(policy),

@@ -83,6 +83,7 @@ from .models import (
 )
 from .network import NetworkBudgets, NetworkPolicy, NetworkSecret, Secret
 from .oversight import Approval, ApprovalWhat, AuditKind, AuditRecord, Decided, RiskyChange
+from .usage import DiskUsage, NetworkUsage, Usage, UsagePage, UsageTotal, Used
 
 __all__ = [
     "ApiError",
@@ -116,6 +117,7 @@ __all__ = [
     "Decided",
     "Denial",
     "DenialPage",
+    "DiskUsage",
     "Dropped",
     "Ended",
     "Event",
@@ -142,6 +144,7 @@ __all__ = [
     "NetworkBudgets",
     "NetworkPolicy",
     "NetworkSecret",
+    "NetworkUsage",
     "NotApproved",
     "NotFound",
     "NotReady",
@@ -169,6 +172,10 @@ __all__ = [
     "Unauthenticated",
     "Unreachable",
     "UnsupportedByTier",
+    "Usage",
+    "UsagePage",
+    "UsageTotal",
+    "Used",
     "Workspace",
     "WorkspaceGit",
     "WrongState",

@@ -24,6 +24,7 @@ from ..models import (
     Waited,
 )
 from ..network import NetworkPolicy
+from ..usage import Usage
 from .connection import AsyncConnection
 from .events import follow
 from .execs import AsyncExec, AsyncExecs
@@ -126,6 +127,10 @@ class AsyncSandbox:
     async def timeline(self) -> Timeline:
         """Tells how long the stages of its creation took."""
         return decode(Timeline, (await self._connection.request("GET", f"{self._path}/timeline")).json())
+
+    async def usage(self) -> Usage:
+        """What it has used in its whole life, until now."""
+        return decode(Usage, (await self._connection.request("GET", f"{self._path}/usage")).json())
 
     async def denials(self, *, cursor: int | None = None) -> DenialPage:
         """What it was refused on its way out since the server started, behind a denial's `seq`."""

@@ -28,6 +28,7 @@ from ..models import (
     Workspace,
 )
 from ..network import NetworkPolicy
+from ..usage import UsagePage
 from . import io
 from .approvals import Approvals
 from .audit import Audit
@@ -188,6 +189,14 @@ class Atoll:
     def events(self, *, after: int | None = None) -> Iterator[Event | Missed]:
         """Iterates what happens to all sandboxes, from now on or behind the event of this number."""
         return follow(self._connection, after=after, sandbox=None)
+
+    def usage(
+        self, *, labels: Mapping[str, str] | None = None, page_count: int | None = None, cursor: str | None = None
+    ) -> UsagePage:
+        """What sandboxes have used, those that were deleted included: a page of them, and all together."""
+        wanted = [f"{key}={value}" for key, value in (labels or {}).items()]
+        fields = query(label=wanted, page_count=page_count, cursor=cursor)
+        return decode(UsagePage, (self._connection.request("GET", "/v1/usage", query=fields)).json())
 
     def capabilities(self) -> Capabilities:
         """Tells what can be asked of the server."""

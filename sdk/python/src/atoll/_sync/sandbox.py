@@ -24,6 +24,7 @@ from ..models import (
     Waited,
 )
 from ..network import NetworkPolicy
+from ..usage import Usage
 from .connection import Connection
 from .events import follow
 from .execs import Exec, Execs
@@ -126,6 +127,10 @@ class Sandbox:
     def timeline(self) -> Timeline:
         """Tells how long the stages of its creation took."""
         return decode(Timeline, (self._connection.request("GET", f"{self._path}/timeline")).json())
+
+    def usage(self) -> Usage:
+        """What it has used in its whole life, until now."""
+        return decode(Usage, (self._connection.request("GET", f"{self._path}/usage")).json())
 
     def denials(self, *, cursor: int | None = None) -> DenialPage:
         """What it was refused on its way out since the server started, behind a denial's `seq`."""
