@@ -187,7 +187,7 @@ pub enum Via {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Decision {
-    /// Whoever waits may, or who comes next.
+    /// What the question shows may happen: of who waits for that, or comes for that next, one may.
     Once,
     /// The sandbox may, for so many seconds if it is said.
     Allow {

@@ -1,7 +1,7 @@
 //! What is known of one sandbox, and what it may do now.
 
 use super::addresses::EXPLAIN;
-use super::approvals::{Approvals, Standing, wait};
+use super::approvals::{Approvals, Question, Standing, Wish, wait};
 use super::bindings::Bindings;
 use super::counts::Used;
 use super::denials::Denials;
@@ -146,7 +146,14 @@ impl Sandbox {
 
     /// Takes an answer to a question.
     pub(super) fn decide(&self, question: u64, decision: Decision) {
-        locked(&self.approvals).decide(question, decision, Instant::now());
+        let next = locked(&self.approvals).decide(question, decision, Instant::now());
+        self.tell_question(next);
+    }
+
+    fn tell_question(&self, question: Option<Question>) {
+        if let Some((question, asked)) = question {
+            self.tell(Told::Question { sandbox: self.id, question, asked });
+        }
     }
 
     /// What it has used.
@@ -217,20 +224,19 @@ impl Sandbox {
                 let (layer, place) = refusal.rule.unwrap_or_default();
                 let rule =
                     self.settings().rules.text((layer, place)).unwrap_or_default().to_owned();
-                let subject = (rule.clone(), wanted.host.to_owned(), wanted.port);
-                let standing = locked(&self.approvals).ask(&subject, Instant::now());
+                let denial =
+                    Refused::by_policy(refusal, wanted.host).denial(wanted, &self.settings().rules);
+                let Denial { host, port, protocol, method, path, .. } = denial;
+                let asked = Asked { host, port, protocol, method, path, rule, layer };
+                let path = wanted.path.and_then(|path| path.split(['?', '#']).next());
+                let wish = Wish { asked, path: path.map(str::to_owned) };
+                let standing = locked(&self.approvals).ask(wish, Instant::now());
                 let with_rule = |refused: Refused| Refused { rule: refusal.rule, ..refused };
                 match standing {
                     Standing::Allowed => Ok(()),
                     Standing::Refused(refused) => Err(with_rule(refused)),
-                    Standing::Waits { question, is_new, answer } => {
-                        if is_new {
-                            let denial = Refused::by_policy(refusal, wanted.host)
-                                .denial(wanted, &self.settings().rules);
-                            let Denial { host, port, protocol, method, path, .. } = denial;
-                            let asked = Asked { host, port, protocol, method, path, rule, layer };
-                            self.tell(Told::Question { sandbox: self.id, question, asked });
-                        }
+                    Standing::Waits { question, answer } => {
+                        self.tell_question(question);
                         wait(answer, patience).await.map_err(with_rule)
                     }
                 }

@@ -7,7 +7,8 @@
 //!                └──────► expired
 //! ```
 //!
-//! A decision holds for the same rule and name: once, in its sandbox, or everywhere, until it ends.
+//! A decision holds for the same rule and name: in its sandbox, or everywhere, until it ends. One
+//! for once is for what was shown alone, so what differs in that is pending by itself.
 //! Nothing here knows the time or writes; whoever keeps the book says what time it is, and writes
 //! down what it is told has changed.
 
@@ -167,18 +168,22 @@ impl Book {
         self.approvals.range(number.saturating_add(1)..).map(|(number, one)| (*number, one))
     }
 
-    /// The grant that lets this happen, if there is one.
+    /// The grant that lets this happen, if there is one; one for once is for `what` alone.
     pub fn grant(
         &self,
         sandbox: Option<SandboxId>,
-        rule: &str,
-        name: &str,
+        (rule, name): (&str, &str),
+        what: Option<&ApprovalWhat>,
         now: Timestamp,
     ) -> Option<(ApprovalId, GrantScope)> {
         let mut found = None;
         for (_, approval) in self.about(rule, name) {
             let Some(scope) = stands(approval, now) else { continue };
-            let is_its = scope == GrantScope::Always || approval.sandbox_id == sandbox;
+            let is_its = match scope {
+                GrantScope::Always => true,
+                GrantScope::Sandbox => approval.sandbox_id == sandbox,
+                GrantScope::Once => approval.sandbox_id == sandbox && what == Some(&approval.what),
+            };
             // One that is not used up before one that is.
             let is_better = found.is_none_or(|(_, before)| before == GrantScope::Once);
             if is_its && is_better {
@@ -202,7 +207,7 @@ impl Book {
         if rule.len() > WORDS_BYTES_MAX || name.len() > WORDS_BYTES_MAX {
             return Err(AskRefusal::TooLong);
         }
-        if let Some((id, scope)) = self.grant(sandbox, &rule, &name, now) {
+        if let Some((id, scope)) = self.grant(sandbox, (&rule, &name), Some(&what), now) {
             let asked = Asked { id, status: Status::Approved(scope) };
             let changes = if scope == GrantScope::Once { self.using(id) } else { Vec::new() };
             return Ok((asked, changes));
@@ -210,7 +215,11 @@ impl Book {
         let known = self.about(&rule, &name).find_map(|(number, approval)| {
             let is_its = approval.sandbox_id == sandbox;
             let status = match approval.status {
-                ApprovalStatus::Pending if approval.pending_until > now => Status::Pending,
+                ApprovalStatus::Pending
+                    if approval.pending_until > now && approval.what == what =>
+                {
+                    Status::Pending
+                }
                 ApprovalStatus::Denied if holds(approval, now) => {
                     Status::Denied(approval.decided.as_ref().and_then(|one| one.reason.clone()))
                 }
@@ -318,6 +327,18 @@ impl Book {
             }
         }
         Ok((number, approval))
+    }
+
+    /// What else is pending that the same decision is about, if it is not for once.
+    pub fn others(&self, decided: &Approval, now: Timestamp) -> Vec<ApprovalId> {
+        let scope = decided.decided.as_ref().and_then(|decided| decided.scope);
+        let is_it = |one: &Approval| {
+            let is_its = scope == Some(GrantScope::Always) || one.sandbox_id == decided.sandbox_id;
+            is_its && one.status == ApprovalStatus::Pending && one.pending_until > now
+        };
+        let others = self.about(&decided.rule, &decided.name).filter(|(_, one)| is_it(one));
+        let is_for_all = scope != Some(GrantScope::Once);
+        others.filter(|_| is_for_all).map(|(_, one)| one.id).collect()
     }
 
     /// Ends what nobody decided in time, and gives what that changed.

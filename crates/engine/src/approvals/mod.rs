@@ -60,6 +60,8 @@ pub enum DecideError {
 pub enum Outcome {
     /// It may happen.
     Approved(GrantScope),
+    /// It was approved once, for somebody else who waited for the same: it has to be asked for anew.
+    Taken,
     /// It may not, and why, if somebody said so.
     Denied(Option<String>),
     /// Nobody decided in time, or there is no such approval any more.
@@ -136,8 +138,8 @@ impl Approvals {
         answer.await.unwrap_or(Err(AskError::ShuttingDown))
     }
 
-    /// Waits until an approval is decided. One that is approved once while somebody waits is
-    /// theirs who wait.
+    /// Waits until an approval is decided. One that is approved once while somebody waits is theirs
+    /// who waits longest, and [`Outcome::Taken`] for the others.
     pub async fn decided(&self, id: ApprovalId) -> Outcome {
         let (reply, answer) = oneshot::channel();
         match self.orders.send(Order::Wait { id, reply }).await {
@@ -155,8 +157,7 @@ impl Approvals {
         name: &str,
     ) -> Option<(ApprovalId, GrantScope)> {
         let now = self.oversight.clock.now();
-        let grant = lock(&self.book).grant(sandbox, rule, name, now);
-        grant.filter(|(_, scope)| *scope != GrantScope::Once)
+        lock(&self.book).grant(sandbox, (rule, name), None, now)
     }
 
     /// Decides an approval that is pending, or takes one back.
@@ -256,7 +257,7 @@ impl Keeper {
             Order::Ask { question, reply } => drop(reply.send(self.ask(question, records).await)),
             Order::Wait { id, reply } => self.wait(id, reply, records).await,
             Order::Decide { id, verdict, by, reply } => {
-                drop(reply.send(self.decide(id, &verdict, &by, records).await));
+                drop(reply.send(self.decide_all(id, &verdict, &by, records).await));
             }
             Order::Gone { sandbox } => {
                 let now = self.oversight.clock.now();
@@ -297,7 +298,7 @@ impl Keeper {
                     None => false,
                 };
                 let outcome = Outcome::Approved(GrantScope::Once);
-                drop(reply.send(if is_theirs { outcome } else { Outcome::Expired }));
+                drop(reply.send(if is_theirs { outcome } else { Outcome::Taken }));
             }
             Some(outcome) => drop(reply.send(outcome)),
             None => {
@@ -306,6 +307,23 @@ impl Keeper {
                 waiting.push(reply);
             }
         }
+    }
+
+    /// Decides an approval, and what else is pending that the decision holds for.
+    async fn decide_all(
+        &mut self,
+        id: ApprovalId,
+        verdict: &Verdict,
+        by: &str,
+        records: &Records,
+    ) -> Result<Approval, DecideError> {
+        let decided = self.decide(id, verdict, by, records).await?;
+        let others = lock(&self.book).others(&decided, self.oversight.clock.now());
+        for other in others {
+            // One that cannot be decided stays pending, and somebody sees it.
+            drop(self.decide(other, verdict, by, records).await);
+        }
+        Ok(decided)
     }
 
     async fn decide(
@@ -355,8 +373,12 @@ impl Keeper {
 
     fn tell(&mut self, approval: Approval) {
         if let Some(outcome) = outcome(&approval) {
+            let is_once = outcome == Outcome::Approved(GrantScope::Once);
+            let mut is_taken = false;
             for reply in self.waiting.remove(&approval.id).unwrap_or_default() {
-                reply.send(outcome.clone()).unwrap_or_default();
+                let outcome = if is_taken { Outcome::Taken } else { outcome.clone() };
+                // Who has gone takes nothing.
+                is_taken |= reply.send(outcome).is_ok() && is_once;
             }
         }
         // Nobody has to follow.

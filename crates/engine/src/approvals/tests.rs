@@ -145,7 +145,7 @@ fn what_is_decided_is_decided_once_and_can_be_taken_back() {
     let again = case.book.decided(id, &approve, "uid:0", false, NOW).unwrap_err();
     assert_eq!(again, DecideRefusal::NotPending { id, status: ApprovalStatus::Approved });
     case.decide(id, Verdict::Deny(None), false, at(1));
-    assert_eq!(case.book.grant(Some(sandbox(2)), "*", "a", at(1)), None);
+    assert_eq!(case.book.grant(Some(sandbox(2)), ("*", "a"), None, at(1)), None);
     for verdict in [approve.clone(), Verdict::Deny(None)] {
         let again = case.book.decided(id, &verdict, "uid:0", false, at(2)).unwrap_err();
         assert_eq!(again, DecideRefusal::NotPending { id, status: ApprovalStatus::Denied });
@@ -351,4 +351,35 @@ fn an_apply_is_nobodys_and_is_approved_once() {
     assert_eq!(case.status(ask("one"), at(3)), Status::Pending);
     // The end of a sandbox ends nothing of it.
     assert_eq!(case.book.gone(sandbox(1), at(4)), []);
+}
+
+/// What is approved once is what was shown: another request of the same rule and name is pending by
+/// itself, until a decision is about all of them.
+#[test]
+fn once_is_for_what_was_shown() {
+    let mut case = Case::default();
+    let ask = |path: &str| Question {
+        what: ApprovalWhat::Network {
+            host: "a".to_owned(),
+            port: Some(443),
+            method: Some("GET".to_owned()),
+            path: Some(path.to_owned()),
+        },
+        ..question(1, "*", "a:443")
+    };
+    let one = case.ask(ask("/one"), at(0)).unwrap();
+    let two = case.ask(ask("/two"), at(0)).unwrap();
+    assert_ne!(one.id, two.id);
+    assert_eq!(case.ask(ask("/one"), at(1)).unwrap(), one);
+    case.approve(one.id, GrantScope::Once, at(2));
+    let decided = |case: &Case| case.book.get(one.id).unwrap().1.clone();
+    assert_eq!(case.book.others(&decided(&case), at(2)), []);
+    assert_eq!(case.ask(ask("/two"), at(2)).unwrap(), two);
+    assert_eq!(case.status(ask("/one"), at(2)), Status::Approved(GrantScope::Once));
+    let again = case.ask(ask("/one"), at(2)).unwrap();
+    assert_eq!(again.status, Status::Pending);
+    case.approve(again.id, GrantScope::Sandbox, at(3));
+    let decided = case.book.get(again.id).unwrap().1.clone();
+    assert_eq!(case.book.others(&decided, at(3)), [two.id]);
+    assert_eq!(case.status(ask("/three"), at(3)), Status::Approved(GrantScope::Sandbox));
 }

@@ -483,18 +483,22 @@ async fn decided(approvals: &Approvals, question: Question) -> Decision {
         // How long it holds is kept by who approves: it is asked again soon.
         GrantScope::Sandbox | GrantScope::Always => Decision::Allow { seconds: Some(ASKED_AGAIN) },
     };
-    match approvals.ask(question).await {
-        Ok(asked) => match asked.status {
+    loop {
+        let asked = match approvals.ask(question.clone()).await {
+            Ok(asked) => asked,
+            Err(AskError::ShuttingDown) => return Decision::Expire,
+            Err(error) => return deny(Some(error.to_string())),
+        };
+        return match asked.status {
             Status::Approved(scope) => allow(scope),
             Status::Denied(reason) => deny(reason),
             Status::Pending => match approvals.decided(asked.id).await {
                 Outcome::Approved(scope) => allow(scope),
+                Outcome::Taken => continue,
                 Outcome::Denied(reason) => deny(reason),
                 Outcome::Expired | Outcome::ShuttingDown => Decision::Expire,
             },
-        },
-        Err(AskError::ShuttingDown) => Decision::Expire,
-        Err(error) => deny(Some(error.to_string())),
+        };
     }
 }
 

@@ -9,7 +9,7 @@ use atoll_api::id::ExecId;
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// Longest name of a command, in bytes; a hash stands for the rest.
 const NAME_BYTES_MAX: usize = 1024;
@@ -67,19 +67,27 @@ impl Inside {
             rule: format!("exec.ask: {pattern}"),
             name: name(line, request),
         };
-        let asked = gate.approvals.ask(question).await;
-        let asked = asked.map_err(|source| InsideError::Ask { id: self.id, source })?;
-        let refused = match asked.status {
-            Status::Approved(_) => return Ok(()),
-            Status::Denied(reason) => Refused::Denied(reason),
-            Status::Pending => match timeout(gate.hold, gate.approvals.decided(asked.id)).await {
-                Ok(Outcome::Approved(_)) => return Ok(()),
-                Ok(Outcome::Denied(reason)) => Refused::Denied(reason),
-                Ok(Outcome::Expired) => Refused::Expired,
-                Ok(Outcome::ShuttingDown) | Err(_) => Refused::Pending,
-            },
+        let until = Instant::now() + gate.hold;
+        let (approval, refused) = loop {
+            let asked = gate.approvals.ask(question.clone()).await;
+            let asked = asked.map_err(|source| InsideError::Ask { id: self.id, source })?;
+            let approval = asked.id;
+            let refused = match asked.status {
+                Status::Approved(_) => return Ok(()),
+                Status::Denied(reason) => Refused::Denied(reason),
+                Status::Pending => {
+                    match timeout_at(until, gate.approvals.decided(approval)).await {
+                        Ok(Outcome::Approved(_)) => return Ok(()),
+                        Ok(Outcome::Taken) => continue,
+                        Ok(Outcome::Denied(reason)) => Refused::Denied(reason),
+                        Ok(Outcome::Expired) => Refused::Expired,
+                        Ok(Outcome::ShuttingDown) | Err(_) => Refused::Pending,
+                    }
+                }
+            };
+            break (approval, refused);
         };
-        let (id, approval) = (self.id, asked.id);
+        let id = self.id;
         Err(InsideError::NotApproved { id, approval, pattern: pattern.to_string(), refused })
     }
 }

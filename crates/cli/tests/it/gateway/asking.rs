@@ -2,6 +2,7 @@
 
 use super::{atoll, each, run_sh, told};
 use atoll_testkit::internet::{Internet, Request, Response, Site};
+use atoll_testkit::process::wait_until;
 use atoll_testkit::pty::Pty;
 use atoll_testkit::run::Project;
 use std::io::Write as _;
@@ -58,6 +59,44 @@ fn once_lets_pass_what_waits_and_the_next_is_asked_for_again() {
         let paths: Vec<String> = site.requests().iter().map(|one| one.path.clone()).collect();
         assert_eq!(paths, ["/one"]);
         assert_eq!(format!("{:?}", pty.modes().unwrap()), format!("{:?}", pty.first_modes()));
+    });
+}
+
+/// Two requests wait for one rule and host: what is allowed once is the one that was shown.
+#[test]
+fn once_is_for_the_request_that_was_shown() {
+    each(|project| {
+        let internet = Internet::new();
+        let (site, rules) = asked_for(&internet);
+        let port = site.port;
+        let program = format!(
+            r#"
+import socket, threading
+def ask(path):
+    s = socket.create_connection(("a.test", {port}))
+    s.sendall(f"GET {{path}} HTTP/1.1\r\nHost: a.test:{port}\r\nConnection: close\r\n\r\n".encode())
+    return s
+waiting = [ask("/one"), ask("/two")]
+open("sent", "w").close()
+for s in waiting: print(s.makefile().readline())
+"#
+        );
+        let mut command =
+            atoll(&internet, project, &["--ask-host", &rules[0], "--allow-host", &rules[1]]);
+        command.args(["--", "python3", "-c", &program]).env("TERM", "xterm");
+        let mut pty = Pty::spawn(&mut command).unwrap();
+        expect_question(&mut pty, &format!("what:   GET a.test:{port}/"));
+        wait_until("both are sent", || project.root().join("sent").exists());
+        pty.send("y\r").unwrap();
+        pty.expect("atoll: allowed once").unwrap();
+        expect_question(&mut pty, &format!("what:   GET a.test:{port}/"));
+        wait_until("one is served", || site.requests().len() == 1);
+        pty.send("n\r").unwrap();
+        assert!(pty.wait().unwrap().success(), "{}", pty.unseen());
+        let screen = String::from_utf8_lossy(pty.screen()).into_owned();
+        assert_eq!(screen.matches("HTTP/1.1 200 OK").count(), 1, "{screen}");
+        assert_eq!(screen.matches("HTTP/1.1 403 Forbidden").count(), 1, "{screen}");
+        assert_eq!(site.requests().len(), 1);
     });
 }
 
