@@ -219,7 +219,7 @@ fn difference(before: &Shows, after: &Shows) -> Vec<(PathBuf, Difference)> {
 }
 
 /// Anything that a program may do with a few names.
-fn steps() -> impl Strategy<Value = Vec<String>> {
+pub(super) fn steps() -> impl Strategy<Value = Vec<String>> {
     let name = || prop::sample::select(vec!["a", "b", "c", "d"]);
     let path = move || prop::collection::vec(name(), 1..4).prop_map(|names| names.join("/"));
     let step = prop_oneof![
@@ -239,7 +239,7 @@ fn steps() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(step, 1..12)
 }
 
-fn script(steps: &[String]) -> String {
+pub(super) fn script(steps: &[String]) -> String {
     format!("set +e; {{ {}; }} 2>/dev/null; true", steps.join("; "))
 }
 
