@@ -35,6 +35,7 @@ variables! {
     ATOLL_HOST: "the server that commands ask, as unix:///PATH or http://HOST:PORT; else the socket of the caller's own";
     ATOLL_API_KEY: "the key for it, which is needed over TCP";
     ATOLL_DNS: "DNS servers that look up what sandboxes reach, as ADDRESS or ADDRESS:PORT with commas between; else those of the system";
+    ATOLL_UPSTREAM_PROXY: "a proxy through which sandboxes of `atoll serve` reach what they may, as http://HOST:PORT or socks5://HOST:PORT, with USER:PASSWORD@ before the host if need be, where --upstream-proxy names none";
     ATOLL_STATE: "the state directory of `atoll serve` and of secrets, where --state names none. Only an absolute path counts";
     ATOLL_START_SERVER: "1 has commands start a private server if none runs, as --start-server does";
     SSL_CERT_FILE: "certificates of the authorities by which hosts are known that sandboxes reach, and which programs inside trust as well; else the system's own";

@@ -7,6 +7,7 @@ pub mod internet;
 pub mod liar;
 pub mod picture;
 pub mod process;
+pub mod proxy;
 pub mod pty;
 pub mod registry;
 pub mod run;

@@ -1,8 +1,11 @@
 //! `atoll serve`.
 
+use crate::env;
 use crate::error::CliError;
 use crate::serve::{self, DnsName, Format, Level};
 use crate::status::Status;
+use atoll_api::policy::UpstreamProxy;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -39,6 +42,12 @@ pub(crate) struct Args {
     /// Most sandboxes at once, in every state [default: 1000, or what descriptors are enough for]
     #[arg(long, value_name = "COUNT")]
     sandboxes_max: Option<NonZeroUsize>,
+    /// A proxy through which sandboxes reach what they may: http://HOST:PORT, or socks5://
+    ///
+    /// Names are looked up by it. Else ATOLL_UPSTREAM_PROXY says it, which is the place for a URL
+    /// with USER:PASSWORD@ in it: arguments can be seen by every user of the machine.
+    #[arg(long, value_name = "URL")]
+    upstream_proxy: Option<OsString>,
     /// How the log on stderr is written
     #[arg(long, value_enum, default_value = "text")]
     log_format: Format,
@@ -72,8 +81,20 @@ struct Previews {
     preview_https: bool,
 }
 
+/// The proxy that is named. What is wrong with it is said without it: there may be a password in it.
+fn proxy(flag: Option<OsString>) -> Result<Option<UpstreamProxy>, CliError> {
+    let from = if flag.is_some() { "--upstream-proxy" } else { env::ATOLL_UPSTREAM_PROXY.name };
+    let Some(text) = flag.or_else(|| env::ATOLL_UPSTREAM_PROXY.get()) else { return Ok(None) };
+    let parsed = text.to_str().and_then(|text| text.parse().ok());
+    let wrong = || {
+        CliError::new(format!("what {from} says is no proxy"))
+            .hint("write http://HOST:PORT or socks5://HOST:PORT, with USER:PASSWORD@ before the host if need be")
+    };
+    parsed.map(Some).ok_or_else(wrong)
+}
+
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
-    let Args { state, socket, listen, print_key, sandboxes_max, .. } = args;
+    let Args { state, socket, listen, print_key, sandboxes_max, upstream_proxy, .. } = args;
     let Args { server_name, previews, log_format, log_level, detached, .. } = args;
     if detached {
         // One that leads a session already has none to leave.
@@ -92,6 +113,7 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         },
         first_key: if print_key { serve::FirstKey::Print } else { serve::FirstKey::Keep },
         sandboxes_max: sandboxes_max.map(NonZeroUsize::get),
+        proxy: proxy(upstream_proxy)?,
         log_format,
         log_level,
     })

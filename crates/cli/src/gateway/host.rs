@@ -1,9 +1,10 @@
-//! What of this machine the gateway works with: where names are looked up, and whom hosts are
-//! vouched for by.
+//! What of this machine the gateway works with: where names are looked up, whom hosts are vouched for
+//! by, and through what they are reached.
 
 use crate::env;
 use crate::error::CliError;
-use atoll_egress::control::Resolver;
+use atoll_api::policy::UpstreamProxy;
+use atoll_egress::control::{Resolver, Sensitive, Via};
 use atoll_jail::host::BUNDLES;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -41,4 +42,15 @@ fn server(text: &str) -> Result<SocketAddr, CliError> {
         CliError::new(format!("{text:?} in {} is no DNS server", env::ATOLL_DNS.name))
             .hint("write addresses, as in 10.0.0.53 or [fd00::53]:5353, with commas between")
     })
+}
+
+/// How everything outside is reached: as it is, or through a proxy.
+pub(crate) fn via(proxy: Option<&UpstreamProxy>) -> Via {
+    let Some(UpstreamProxy { is_socks5, host, port, login }) = proxy else { return Via::Direct };
+    let (host, port) = (host.clone(), *port);
+    let login = login.clone().map(Sensitive::from);
+    match is_socks5 {
+        true => Via::Socks5 { host, port, login },
+        false => Via::Http { host, port, login },
+    }
 }

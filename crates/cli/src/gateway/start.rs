@@ -4,7 +4,8 @@ use super::host;
 use super::role::ROLE;
 use crate::env;
 use crate::error::CliError;
-use atoll_egress::control::{AskError, Order, Starter, Via};
+use atoll_api::policy::UpstreamProxy;
+use atoll_egress::control::{AskError, Order, Starter};
 use atoll_engine::gateway::Program;
 use std::os::fd::BorrowedFd;
 use std::process::{Child, Command};
@@ -27,17 +28,17 @@ fn command() -> Command {
     command
 }
 
-/// How a server starts one, and what it is told first.
+/// How a server starts one, and what it is told first: to go through `proxy`, if there is one.
 ///
 /// # Errors
 ///
 /// The user named DNS servers that are none.
-pub(crate) fn program() -> Result<Program, CliError> {
+pub(crate) fn program(proxy: Option<UpstreamProxy>) -> Result<Program, CliError> {
     host::resolver()?;
-    let begin = || {
+    let begin = move || {
         // It was understood a moment ago, and the environment is as it was.
         let resolver = host::resolver().unwrap_or_default();
-        vec![Order::Resolve(resolver), Order::Reach(Via::Direct)]
+        vec![Order::Resolve(resolver), Order::Reach(host::via(proxy.as_ref()))]
     };
     Ok(Program { command: Box::new(command), begin: Box::new(begin) })
 }

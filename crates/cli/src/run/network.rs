@@ -7,9 +7,9 @@ use crate::gateway::desk::Words;
 use crate::gateway::{Attached, Gateway, attached, host};
 use crate::policy::load::Loaded;
 use crate::policy::network::{self, PlacedRule};
-use atoll_api::policy::{Network as Said, NetworkMode, UpstreamProxy};
+use atoll_api::policy::{Network as Said, NetworkMode};
 use atoll_egress::control::{
-    Addition, Binding, Budgets, Counts, LayerText, Order, RuleText, Rules, Sensitive, Via,
+    Addition, Binding, Budgets, Counts, LayerText, Order, RuleText, Rules, Sensitive,
 };
 use atoll_egress::gateway;
 use atoll_egress::policy::Action;
@@ -57,7 +57,7 @@ impl Network {
             capture: Capture::All(Ports::new(&ports)),
             begin: vec![
                 Order::Resolve(host::resolver()?),
-                Order::Reach(via(said.upstream_proxy.value.as_ref())),
+                Order::Reach(host::via(said.upstream_proxy.value.as_ref())),
             ],
             addition: Box::new(addition),
             certificate: authority.certificate_pem(),
@@ -144,15 +144,5 @@ fn rules(understood: &network::Network, said: &Said, secrets: Vec<Binding>) -> R
             bytes_per_host_max: budgets.bytes_per_host_max.value.map(|bytes| bytes.0),
         },
         secrets,
-    }
-}
-
-fn via(proxy: Option<&UpstreamProxy>) -> Via {
-    let Some(UpstreamProxy { is_socks5, host, port, login }) = proxy else { return Via::Direct };
-    let (host, port) = (host.clone(), *port);
-    let login = login.clone().map(Sensitive::from);
-    match is_socks5 {
-        true => Via::Socks5 { host, port, login },
-        false => Via::Http { host, port, login },
     }
 }

@@ -25,6 +25,7 @@ pub(crate) mod spawner;
 
 use crate::error::CliError;
 use crate::status::Status;
+use atoll_api::policy::UpstreamProxy;
 use atoll_engine::backend::Container;
 use atoll_engine::clock::SystemClock;
 use atoll_engine::{Config, Engine};
@@ -56,6 +57,8 @@ pub(crate) struct Wanted {
     pub(crate) previews: Previewing,
     pub(crate) first_key: FirstKey,
     pub(crate) sandboxes_max: Option<usize>,
+    /// What the gateway goes through.
+    pub(crate) proxy: Option<UpstreamProxy>,
     pub(crate) log_format: Format,
     pub(crate) log_level: Level,
 }
@@ -125,6 +128,7 @@ pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
             ..Previews::default()
         },
         names: wanted.names.iter().map(ToString::to_string).collect(),
+        proxy: wanted.proxy,
         signals,
     }));
     // After a graceful end nothing runs on it; else what does is not waited for.
@@ -160,14 +164,19 @@ struct Prepared<'a> {
     previews_tcp: Vec<TcpListener>,
     previews: Previews,
     names: Vec<String>,
+    proxy: Option<UpstreamProxy>,
     signals: Signals,
 }
 
 async fn serve(prepared: Prepared<'_>) -> Result<Status, CliError> {
     let Prepared { backend, capacity, keys, places, unix, tcp, .. } = prepared;
-    let Prepared { previews_tcp, previews, names, signals, .. } = prepared;
+    let Prepared { previews_tcp, previews, names, proxy, signals, .. } = prepared;
     let clock = Arc::new(SystemClock);
-    let gateway = crate::gateway::program()?;
+    if let Some(proxy) = &proxy {
+        // Without its login.
+        tracing::info!(%proxy, "sandboxes reach the network through a proxy");
+    }
+    let gateway = crate::gateway::program(proxy)?;
     let config = Config { sandboxes_max: capacity.sandboxes_max, ..Config::default() };
     let engine = Engine::start_with(
         config,

@@ -11,6 +11,7 @@ mod log;
 mod many;
 mod names;
 mod network;
+mod network_proxy;
 mod network_secrets;
 mod network_trust;
 mod places;

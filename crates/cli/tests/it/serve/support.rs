@@ -48,14 +48,25 @@ impl<'a> Served<'a> {
 
     /// Starts one whose sandboxes can reach an internet of the test's own.
     pub(crate) fn start_in(project: &'a Project, internet: &Internet) -> Self {
+        Self::start_in_with(project, internet, &[], &[])
+    }
+
+    /// The same with flags and variables.
+    pub(crate) fn start_in_with(
+        project: &'a Project,
+        internet: &Internet,
+        flags: &[&str],
+        variables: &[(&'static str, String)],
+    ) -> Self {
         let roots = project.outside().join("authority.pem");
         std::fs::write(&roots, internet.certificate()).unwrap();
-        let environment = vec![
+        let mut environment = vec![
             ("ATOLL_DNS", internet.dns()),
             ("SSL_CERT_FILE", roots.to_str().unwrap().to_owned()),
         ];
+        environment.extend(variables.iter().cloned());
         let envs = environment.clone();
-        let mut served = Self::start_by(project, &[], |command| command.envs(envs));
+        let mut served = Self::start_by(project, flags, |command| command.envs(envs));
         served.environment = environment;
         served
     }
