@@ -3,6 +3,7 @@
 
 mod commands;
 mod copy;
+mod denial;
 mod doctor;
 mod env;
 mod error;

@@ -5,6 +5,7 @@ use crate::client::{Client, Path, json};
 use crate::error::ClientError;
 use atoll_api::denial::DenialPage;
 use atoll_api::name::SandboxName;
+use atoll_api::network::NetworkPolicy;
 use atoll_api::sandbox::{
     CREATE_WITH_ARCHIVE, CreateSandbox, Lifecycle, ListSandboxes, Sandbox, SandboxPage, Timeline,
 };
@@ -158,6 +159,40 @@ impl Client {
             path = path.with("label", format_args!("{key}={value}"));
         }
         self.ask(Method::GET, path).await
+    }
+
+    /// Gives the last of what it was refused in so many milliseconds until now.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_denials_within(
+        &self,
+        sandbox: &str,
+        within_ms: u64,
+    ) -> Result<DenialPage, ClientError> {
+        let path = Path::sandbox(sandbox, &["denials"]);
+        self.ask(Method::GET, path.with_some("within_ms", Some(within_ms))).await
+    }
+
+    /// Gives what it may reach; nothing where it has no network.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn get_network(&self, sandbox: &str) -> Result<Option<NetworkPolicy>, ClientError> {
+        self.ask(Method::GET, Path::sandbox(sandbox, &["network"])).await
+    }
+
+    /// Has it reach something else.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn set_network(
+        &self,
+        sandbox: &str,
+        policy: &NetworkPolicy,
+    ) -> Result<NetworkPolicy, ClientError> {
+        let path = Path::sandbox(sandbox, &["network"]);
+        self.tell(Method::PUT, path, policy).await.map(|(_, policy)| policy)
     }
 
     /// Sets the times of its lifecycle, and begins its lease anew.

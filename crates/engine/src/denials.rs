@@ -118,6 +118,24 @@ impl Engine {
         self.shared().oversight.denials.between(sandbox, from, to)
     }
 
+    /// The last of what a sandbox was refused in so much time until now.
+    ///
+    /// # Errors
+    /// If there is no such sandbox.
+    pub fn denials_within(
+        &self,
+        sandbox: SandboxId,
+        time: Duration,
+    ) -> Result<DenialPage, OperationError> {
+        self.get(sandbox)?;
+        let now = self.shared().clock.now();
+        let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let from = Timestamp::from_unix_us(now.unix_us().saturating_sub_unsigned(time_us));
+        let from = from.unwrap_or(Timestamp::UNIX_EPOCH);
+        let denials = self.shared().oversight.denials.between(sandbox, from, now);
+        Ok(DenialPage { denials, next: None, missed: 0 })
+    }
+
     /// A page of what a sandbox was refused since the server started, behind a number.
     ///
     /// # Errors

@@ -37,6 +37,7 @@ LEFT_OUT = {
 
 UNSENT = {
     "get_or_create_sandbox.name": "it is in the path",
+    "list_denials.within_ms": "the result of a command has those of its time",
     "read_archive.format": "uncompressed is faster where both are on one machine",
     "write_archive.format": "likewise",
     "read_file.range": "`offset` and `length` say it",

@@ -35,6 +35,7 @@ const LEFT_OUT = {
 /** What requests may have and the SDK never says. */
 const UNSENT = {
   "get_or_create_sandbox.name": "it is in the path",
+  "list_denials.within_ms": "the result of a command has those of its time",
   "write_archive.format": "uncompressed is faster where both are on one machine",
   "list_usage.format": "for spreadsheets: `atoll usage --csv`",
   "read_file.range": "`offset` and `length` say it",

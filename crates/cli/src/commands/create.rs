@@ -1,17 +1,17 @@
 //! `atoll create`.
 
+use super::network::Reach;
 use crate::error::CliError;
 use crate::remote::workspace::{Packing, Source};
 use crate::remote::{self, Remote};
 use crate::status::Status;
 use atoll_api::exec::ExecPattern;
 use atoll_api::name::SandboxName;
-use atoll_api::network::NetworkPolicy;
 use atoll_api::policy::{Bytes, Cpus, parse_duration};
 use atoll_api::sandbox::{CreateSandbox, Env, Lifecycle, Limits};
 use atoll_store::pack::{LeftOut, PackError};
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Make a sandbox that outlives a command
@@ -45,21 +45,8 @@ pub(crate) struct Args {
     /// Commands that are run in it only when a person approves, as in 'git push *'; may be repeated
     #[arg(long, value_name = "PATTERN")]
     exec_ask: Vec<ExecPattern>,
-    /// What it may reach: rules, as for `atoll run`; may be repeated
-    #[arg(long, value_name = "RULE")]
-    allow_host: Vec<String>,
-    /// What a person is asked about before it is reached; may be repeated
-    #[arg(long, value_name = "RULE")]
-    ask_host: Vec<String>,
-    /// What it may not reach; may be repeated
-    #[arg(long, value_name = "RULE")]
-    deny_host: Vec<String>,
-    /// A list of hosts that are often allowed together; may be repeated
-    #[arg(long, value_name = "NAME")]
-    preset: Vec<String>,
-    /// The whole of what it may reach, in JSON as the API has it
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["allow_host", "ask_host", "deny_host", "preset"])]
-    network: Option<PathBuf>,
+    #[command(flatten)]
+    reach: Reach,
     /// Memory of all processes together, as in 2GiB
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
@@ -130,23 +117,8 @@ fn tell(left_out: &LeftOut) {
     std::io::stderr().write_all(text.as_bytes()).ok();
 }
 
-/// What it may reach, if anything is said of that.
-fn network(args: &Args) -> Result<Option<NetworkPolicy>, CliError> {
-    if let Some(path) = &args.network {
-        let told = || CliError::new(format!("cannot use the network of {}", path.display()));
-        let text = std::fs::read(path).map_err(|error| told().because(error))?;
-        return serde_json::from_slice(&text).map(Some).map_err(|error| told().because(error));
-    }
-    let (allow, ask) = (args.allow_host.clone(), args.ask_host.clone());
-    let (deny, presets) = (args.deny_host.clone(), args.preset.clone());
-    if [&allow, &ask, &deny, &presets].iter().all(|list| list.is_empty()) {
-        return Ok(None);
-    }
-    Ok(Some(NetworkPolicy { allow, ask, deny, presets, ..NetworkPolicy::default() }))
-}
-
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
-    let network = network(&args)?;
+    let network = args.reach.policy()?;
     let mut wanted = CreateSandbox {
         name: args.name.clone(),
         image: args.image,

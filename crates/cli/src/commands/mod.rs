@@ -16,6 +16,7 @@ mod keys;
 mod list;
 mod logs;
 mod man;
+mod network;
 mod policy;
 mod ps;
 pub(crate) mod run;
@@ -43,6 +44,7 @@ pub(crate) enum Command {
     Create(Box<create::Args>),
     List(list::Args),
     Show(show::Args),
+    Network(network::Args),
     Exec(Box<exec::Args>),
     Shell(shell::Args),
     Cp(cp::Args),
@@ -84,6 +86,7 @@ impl Command {
             Self::Create(args) => create::run(*args),
             Self::List(args) => list::run(args),
             Self::Show(args) => show::run(args),
+            Self::Network(args) => network::run(args),
             Self::Exec(args) => exec::run(*args),
             Self::Shell(args) => shell::run(args),
             Self::Cp(args) => cp::run(args),

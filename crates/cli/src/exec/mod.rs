@@ -9,6 +9,7 @@
 //! | which keys leave it | [`detach`] |
 //! | what becomes of signals | [`signal`] |
 //! | with what this ends | [`ending`] |
+//! | what was refused meanwhile | [`hints`] |
 //! | what it printed, without it | [`logs`] |
 //!
 //! What it prints is told as events, of which the request that starts it is the first to
@@ -18,6 +19,7 @@
 mod detach;
 mod ending;
 mod follow;
+mod hints;
 mod input;
 pub(crate) mod logs;
 mod output;

@@ -5,9 +5,9 @@ use super::ending::{Ending, refused};
 use super::follow::{Begin, Follower, Way};
 use super::output::{Output, Unwritten};
 use super::screen::Screen;
-use super::{input, signal};
+use super::{hints, input, signal};
 use crate::error::CliError;
-use crate::remote::Remote;
+use crate::remote::{Format, Remote};
 use crate::signals::{Taken, Watch};
 use atoll_api::exec::{AttachAction, AttachEvent, CancelExec, Exec, Stream, TerminalSize};
 use atoll_api::id::ExecId;
@@ -63,6 +63,7 @@ pub(crate) fn run(client: Client, mut job: Job<'_>) -> Result<Ending, CliError> 
     };
     let signals = Taken::take(&wanted.concat()).map_err(failed)?;
     let (remote, mut screen) = (job.remote, job.screen.take());
+    let asking = client.clone();
     let ending = remote.wait(async {
         let signals = signals.watch().map_err(failed)?;
         let way = if screen.is_some() { Way::Socket } else { Way::Events };
@@ -96,6 +97,9 @@ pub(crate) fn run(client: Client, mut job: Job<'_>) -> Result<Ending, CliError> 
     // Before anything is said.
     if let Some(screen) = screen {
         screen.end();
+    }
+    if let (Ok(Ending::Ended(exec)), Format::Text) = (&ending, remote.format()) {
+        remote.wait(hints::tell(&asking, job.sandbox, exec))?;
     }
     ending
 }

@@ -38,4 +38,5 @@ mod view;
 
 pub(crate) use launch::{Request, run};
 pub(crate) use outline::{Outline, outline};
+pub(crate) use refusal::escaped;
 pub(crate) use unmade::explained;

@@ -9,7 +9,7 @@ use crate::policy::load::Loaded;
 use crate::policy::network::{self, PlacedRule};
 use atoll_api::policy::{Network as Said, NetworkMode};
 use atoll_egress::control::{
-    Addition, Binding, Budgets, Counts, LayerText, Order, RuleText, Rules, Sensitive,
+    Addition, Binding, Budgets, Counts, Help, LayerText, Order, RuleText, Rules, Sensitive,
 };
 use atoll_egress::gateway;
 use atoll_egress::policy::Action;
@@ -144,5 +144,6 @@ fn rules(understood: &network::Network, said: &Said, secrets: Vec<Binding>) -> R
             bytes_per_host_max: budgets.bytes_per_host_max.value.map(|bytes| bytes.0),
         },
         secrets,
+        help: Help::Run,
     }
 }

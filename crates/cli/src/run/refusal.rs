@@ -195,7 +195,7 @@ impl Refusal {
 }
 
 /// Control characters would let a path write to the reader's terminal.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.chars()
         .flat_map(|c| {
             if c.is_control() { c.escape_default().collect::<String>() } else { c.to_string() }

@@ -7,6 +7,7 @@ use super::notes::{self, Notes};
 use super::refusal::{Refusals, escaped};
 use super::review::Reviewed;
 use super::unmade::explained;
+use crate::denial;
 use crate::error::{CliError, EXIT_OURS};
 use crate::supervise::{End, Lost, Outcome};
 use atoll_egress::control::{Denial, Protocol};
@@ -315,17 +316,18 @@ impl Report {
 const NETWORK_LINES_MAX: usize = 20;
 
 fn denied(denial: &Denial) -> String {
-    let Denial {
-        code, host, port, protocol, method, path, rule, message, next_step, count, ..
-    } = denial;
-    let what = match (protocol, method, path) {
-        (Protocol::Dns, ..) => host.clone(),
-        (_, Some(method), Some(path)) => format!("{method} {host}:{port}{path}"),
-        _ => format!("{host}:{port}"),
-    };
-    let by = rule.as_ref().map(|rule| format!(" (rule {rule:?})")).unwrap_or_default();
-    let often = if *count > 1 { format!(", {count} times") } else { String::new() };
-    escaped(&format!("atoll: network: {what} refused{often}: {message}{by} [{code}]; {next_step}"))
+    let port = (denial.protocol != Protocol::Dns).then_some(denial.port);
+    denial::line(&denial::Said {
+        code: &denial.code,
+        host: &denial.host,
+        port,
+        method: denial.method.as_deref(),
+        path: denial.path.as_deref(),
+        rule: denial.rule.as_deref(),
+        message: &denial.message,
+        next_step: &denial.next_step,
+        count: denial.count,
+    })
 }
 
 /// Hidden paths that the JSON lists at most.

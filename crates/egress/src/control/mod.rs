@@ -10,8 +10,8 @@ mod starter;
 mod told;
 
 pub use order::{
-    Addition, Binding, Budgets, Decision, LayerText, Order, Resolver, RuleText, Rules, Sensitive,
-    Via,
+    Addition, Binding, Budgets, Decision, Help, LayerText, Order, Resolver, RuleText, Rules,
+    Sensitive, Via,
 };
 pub use starter::{AskError, Starter};
 pub use told::{Asked, Counts, Denial, Protocol, Told};

@@ -83,6 +83,23 @@ pub struct Rules {
     /// Secrets, and where they may go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<Binding>,
+    /// How the user allows more, as refusals say.
+    #[serde(default)]
+    pub help: Help,
+}
+
+/// How a user allows more.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Help {
+    /// By a policy, or by flags of the next run.
+    #[default]
+    Run,
+    /// By the server whose sandbox it is, while it lives.
+    Server {
+        /// Its name, or its id.
+        sandbox: String,
+    },
 }
 
 /// Rules that stand beside each other.

@@ -8,7 +8,7 @@ use super::addresses::{Meaning, PROXY_PORT, meaning};
 use super::explain::{self, Begun};
 use super::names;
 use super::proxy;
-use super::refusal::{Refused, Wanted};
+use super::refusal::{Ask, Refused, Wanted};
 use super::sandbox::{Sandbox, Settings};
 use super::session::Requests;
 use crate::control::Protocol;
@@ -78,6 +78,7 @@ pub(super) async fn pass(sandbox: &Arc<Sandbox>, begun: Begun, way: Way) {
                      tcp://{host}:{SSH_PORT}"
                 )
                 .into();
+                refused = refused.asking(Ask::Rule(format!("tcp://{host}:{SSH_PORT}")));
             }
             explain::refuse(sandbox, begun, &way, refused).await;
         }
@@ -173,7 +174,8 @@ async fn through(
                 "budget-bytes",
                 "the policy allows no more bytes, and the connection was broken off",
                 "ask the user for a larger budget",
-            );
+            )
+            .asking(Ask::Policy);
             sandbox.deny(&refused, &way.wanted(&host));
         },
     }
@@ -233,6 +235,7 @@ fn no_name() -> Refused {
         "TLS begins without the name of the host, so that nobody can tell whom it is for",
         "use a client that sends the name (SNI), or ask the user for a rule of the form tcp://HOST:PORT",
     )
+    .asking(Ask::Policy)
 }
 
 fn other_name(name: &Host, host: &Host) -> Refused {
@@ -249,6 +252,7 @@ fn cannot_open() -> Refused {
         "rules for this host are about requests, and TLS cannot be opened here",
         "ask the user for a rule without a method and a path",
     )
+    .asking(Ask::Policy)
 }
 
 fn not_known() -> Refused {
@@ -257,6 +261,7 @@ fn not_known() -> Refused {
         "what is spoken is neither TLS nor HTTP, and no rule allows anything else there",
         "ask the user for a rule of the form tcp://HOST:PORT",
     )
+    .asking(Ask::Policy)
 }
 
 fn silent() -> Refused {
@@ -265,6 +270,7 @@ fn silent() -> Refused {
         "nothing was said, as by programs that wait for the server, and rules allow TLS or HTTP alone",
         "ask the user for a rule of the form tcp://HOST:PORT",
     )
+    .asking(Ask::Policy)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What a sandbox has used, and whether that is more than it may.
 
-use super::refusal::Refused;
+use super::refusal::{Ask, Refused};
 use crate::control::{Budgets, Counts};
 use std::collections::HashMap;
 
@@ -78,7 +78,8 @@ impl Used {
         ] {
             if let Some(most) = most.filter(|most| used >= *most) {
                 let message = format!("the policy allows {most} {what}, and they are spent");
-                return Err(Refused::new(code, message, "ask the user for a larger budget"));
+                let refused = Refused::new(code, message, "ask the user for a larger budget");
+                return Err(refused.asking(Ask::Policy));
             }
         }
         match is_request {

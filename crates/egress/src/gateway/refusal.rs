@@ -1,6 +1,6 @@
 //! A refusal in words that somebody inside can act on.
 
-use crate::control::{Denial, Protocol, Rules};
+use crate::control::{Denial, Help, Protocol, Rules};
 use crate::dial::DialError;
 use crate::http::{self, Retry};
 use crate::policy::{Reason, Refusal};
@@ -17,6 +17,17 @@ pub(super) struct Refused {
     pub(super) rule: Option<(usize, usize)>,
     /// What would help.
     pub(super) next_step: Cow<'static, str>,
+    /// What the user has to say for that, if the next step is to ask.
+    pub(super) asks: Option<Ask>,
+}
+
+/// What the user would have to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// That this rule allows something.
+    Rule(String),
+    /// Something else of a policy.
+    Policy,
 }
 
 /// What was asked for.
@@ -42,16 +53,39 @@ impl Refused {
         message: impl Into<Cow<'static, str>>,
         next_step: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { code, message: message.into(), rule: None, next_step: next_step.into() }
+        let (message, next_step) = (message.into(), next_step.into());
+        Self { code, message, rule: None, next_step, asks: None }
+    }
+
+    /// The same where the next step is to ask the user for something.
+    pub(super) fn asking(self, ask: Ask) -> Self {
+        Self { asks: Some(ask), ..self }
+    }
+
+    /// What would help, with the way in which the user does it.
+    pub(super) fn advice(&self, rules: &Rules) -> String {
+        let how = match (&self.asks, &rules.help) {
+            (None, _) | (Some(Ask::Policy), Help::Run) => return self.next_step.to_string(),
+            (Some(Ask::Rule(rule)), Help::Run) => {
+                format!(
+                    "\"{rule}\" in \"allow\" of [network] in a policy file, or --allow-host {rule}"
+                )
+            }
+            (Some(Ask::Rule(rule)), Help::Server { sandbox }) => format!(
+                "atoll network add {sandbox} --allow-host {rule}, or \"{rule}\" in \"allow\" of PUT \
+                 /v1/sandboxes/{sandbox}/network"
+            ),
+            (Some(Ask::Policy), Help::Server { sandbox }) => {
+                format!("atoll network set {sandbox}, or PUT /v1/sandboxes/{sandbox}/network")
+            }
+        };
+        format!("{}: {how}", self.next_step)
     }
 
     /// What a policy refuses.
     pub(super) fn by_policy(refusal: Refusal, host: &str) -> Self {
         let next_step = match refusal.reason {
-            Reason::NotAllowed => format!(
-                "ask the user to allow it: \"{host}\" in \"allow\" of the sandbox's network, or of \
-                 [network] in a policy file, or --allow-host {host}"
-            ),
+            Reason::NotAllowed => "ask the user to allow it".to_owned(),
             Reason::Denied => "the user refuses this by a rule; do without it".to_owned(),
             Reason::NeedsApproval => {
                 "somebody has been asked; try again when it is approved".to_owned()
@@ -75,11 +109,21 @@ impl Refused {
                 "write the path plainly, without encoded or doubled parts".to_owned()
             }
         };
+        let asks = match refusal.reason {
+            Reason::NotAllowed => Some(Ask::Rule(host.to_owned())),
+            Reason::Port
+            | Reason::Protocol
+            | Reason::Request
+            | Reason::Literal
+            | Reason::Inside(_) => Some(Ask::Policy),
+            Reason::Denied | Reason::NeedsApproval | Reason::Path(_) => None,
+        };
         Self {
             code: refusal.reason.as_str(),
             message: refusal.reason.to_string().into(),
             rule: refusal.rule,
             next_step: next_step.into(),
+            asks,
         }
     }
 
@@ -115,7 +159,7 @@ impl Refused {
             message: self.message.to_string(),
             rule: self.rule.and_then(|rule| rules.text(rule)).map(str::to_owned),
             retry,
-            next_step: self.next_step.to_string(),
+            next_step: self.advice(rules),
         }
     }
 
@@ -135,8 +179,38 @@ impl Refused {
             rule: self.rule.and_then(|rule| rules.text(rule)).map(str::to_owned),
             layer: self.rule.map(|(layer, _)| layer),
             message: self.message.chars().take(WORDS_MAX).collect(),
-            next_step: self.next_step.chars().take(WORDS_MAX).collect(),
+            next_step: self.advice(rules).chars().take(WORDS_MAX).collect(),
             count: 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_is_what_the_user_can_do() {
+        let rules = |help| Rules {
+            layers: Vec::new(),
+            explain: true,
+            ipv6: true,
+            budgets: crate::control::Budgets::default(),
+            secrets: Vec::new(),
+            help,
+        };
+        let run = rules(Help::Run);
+        let server = rules(Help::Server { sandbox: "web".to_owned() });
+        let by = |reason| Refused::by_policy(Refusal { reason, rule: None }, "a.test");
+        let advice = by(Reason::NotAllowed).advice(&run);
+        assert!(advice.ends_with("[network] in a policy file, or --allow-host a.test"), "{advice}");
+        let advice = by(Reason::NotAllowed).advice(&server);
+        assert!(advice.contains("atoll network add web --allow-host a.test"), "{advice}");
+        assert!(advice.ends_with("PUT /v1/sandboxes/web/network"), "{advice}");
+        assert!(by(Reason::Port).advice(&server).contains("atoll network set web"));
+        // What the user has refused, nobody is told how to lift.
+        assert!(!by(Reason::Denied).advice(&server).contains("atoll"));
+        let said = by(Reason::NotAllowed);
+        assert_eq!(said.of_http(&server).next_step, said.advice(&server));
     }
 }

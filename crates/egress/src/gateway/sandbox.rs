@@ -345,7 +345,10 @@ impl Names for Asking<'_> {
         // A name without a dot is a slip, or somebody's idea of a local network.
         match settings.rules.explain && name.labels() > 1 {
             true => Ok(NameStanding { address: EXPLAIN, seconds: EXPLAIN_SECONDS }),
-            false => Err(format!("{}: {}", refused.code, refused.message)),
+            false => {
+                let advice = refused.advice(&settings.rules);
+                Err(format!("{}: {}; {advice}", refused.code, refused.message))
+            }
         }
     }
 

@@ -119,6 +119,7 @@ fn rules(allowed: &[&str]) -> Rules {
         ipv6: true,
         budgets: atoll_egress::control::Budgets::default(),
         secrets: Vec::new(),
+        help: atoll_egress::control::Help::Run,
     }
 }
 

@@ -76,7 +76,14 @@ fn rules(form: &str, listener: &TcpListener, action: Action) -> Rules {
     let text = form.replace("HERE", &format!("here.test:{port}"));
     let layer = LayerText { rules: vec![RuleText { text, action }], only_narrows: false };
     let budgets = Budgets::default();
-    Rules { layers: vec![layer], explain: true, ipv6: true, budgets, secrets: Vec::new() }
+    Rules {
+        layers: vec![layer],
+        explain: true,
+        ipv6: true,
+        budgets,
+        secrets: Vec::new(),
+        help: atoll_egress::control::Help::Run,
+    }
 }
 
 fn sandbox(gateway: &Gateway, number: u64, form: &str, action: Action) -> TcpListener {

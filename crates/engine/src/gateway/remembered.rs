@@ -117,9 +117,11 @@ impl Remembered {
     }
 
     /// The rules for the gateway; none that allow anything if they are not understood any more.
-    pub(crate) fn rules(&self, stored: &Secrets) -> Rules {
+    pub(crate) fn rules(&self, stored: &Secrets, sandbox: &str) -> Rules {
         match self.understood() {
-            Ok(network) => rules::rules(&self.policy, &network, &self.placeholders, stored),
+            Ok(network) => {
+                rules::rules(&self.policy, &network, &self.placeholders, stored, sandbox)
+            }
             Err(error) => {
                 tracing::error!(%error, "rules are not understood; nothing is reached");
                 let none = NetworkPolicy {
@@ -127,18 +129,24 @@ impl Remembered {
                     ..NetworkPolicy::default()
                 };
                 let network = policy(&none).expect("nothing is understood");
-                rules::rules(&none, &network, &self.placeholders, stored)
+                rules::rules(&none, &network, &self.placeholders, stored, sandbox)
             }
         }
     }
 
     /// What the gateway is told of the sandbox; its number, its listeners and what it has used
     /// are its keeper's to say.
-    pub(crate) fn addition(&self, id: SandboxId, kept: &Kept, stored: &Secrets) -> Box<Addition> {
+    pub(crate) fn addition(
+        &self,
+        id: SandboxId,
+        kept: &Kept,
+        stored: &Secrets,
+        sandbox: &str,
+    ) -> Box<Addition> {
         Box::new(Addition {
             sandbox: 0,
             tcp: 0,
-            rules: self.rules(stored),
+            rules: self.rules(stored, sandbox),
             stand_ins: stand_in::Kept { range: STAND_INS, names: kept.names(id) },
             counts: Counts::default(),
             authority: Some(self.authority.clone().into()),

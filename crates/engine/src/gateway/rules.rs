@@ -5,7 +5,7 @@ use crate::network::Network;
 use crate::secrets::stored_name;
 use atoll_api::network::NetworkPolicy;
 use atoll_api::policy::NetworkMode;
-use atoll_egress::control::{Binding, Budgets, LayerText, RuleText, Rules};
+use atoll_egress::control::{Binding, Budgets, Help, LayerText, RuleText, Rules};
 use atoll_egress::gateway::proxy_variables;
 use atoll_egress::secret::{Secret, SecretError, carried};
 use atoll_jail::host::TRUST;
@@ -22,12 +22,13 @@ pub(crate) fn placeholders(network: &Network) -> Result<Placeholders, SecretErro
 }
 
 /// The rules, with the secrets as they are now. One that is not kept, or that no request can carry,
-/// is not sent, and whoever sends its placeholder is refused.
+/// is not sent, and whoever sends its placeholder is refused. Refusals call the sandbox `sandbox`.
 pub(crate) fn rules(
     said: &NetworkPolicy,
     network: &Network,
     placeholders: &Placeholders,
     stored: &Secrets,
+    sandbox: &str,
 ) -> Rules {
     let rule = |named: &crate::network::NamedRule| RuleText {
         text: named.rule.to_string(),
@@ -51,6 +52,7 @@ pub(crate) fn rules(
             bytes_per_host_max: budgets.bytes_per_host_max,
         },
         secrets: bindings(network, placeholders, stored),
+        help: Help::Server { sandbox: sandbox.to_owned() },
     }
 }
 

@@ -25,7 +25,8 @@ impl Owner {
         let listeners = listeners.map_err(OpenError::Listeners)?.ok_or(OpenError::NotCaptured)?;
         let (id, names) = (self.record.id, self.shared.names.clone());
         let secrets = Arc::clone(&self.shared.oversight.secrets);
-        let addition = spawn_blocking(move || network.addition(id, &names, &secrets));
+        let called = self.record.called();
+        let addition = spawn_blocking(move || network.addition(id, &names, &secrets, &called));
         let addition = addition.await.expect("it does not panic");
         gateway.serve(id, addition, listeners).await.map_err(OpenError::Gateway)?;
         self.has_network = true;
@@ -60,7 +61,7 @@ impl Owner {
         if !self.has_network || network.policy.secrets.is_empty() {
             return;
         }
-        let rules = network.rules(&self.shared.oversight.secrets);
+        let rules = network.rules(&self.shared.oversight.secrets, &self.record.called());
         if let Err(error) = gateway.change(self.record.id, rules).await {
             let cause = chain(&error);
             tracing::error!(sandbox = %self.record.id, cause, "its network is closed");
@@ -109,7 +110,7 @@ impl Owner {
         let changed = changed.map_err(|source| OperationError::Prepare { id, source })?;
         let before = self.record.clone();
         let secrets = Arc::clone(&self.shared.oversight.secrets);
-        let rules = changed.rules(&secrets);
+        let rules = changed.rules(&secrets, &self.record.called());
         self.record.network = Some(changed);
         if let Err(source) = self.write(EventKind::NetworkSet, Fate::Keep).await {
             self.record = before;

@@ -99,6 +99,11 @@ impl Record {
         name.unwrap_or_else(|| self.id.to_string().replace('_', "-"))
     }
 
+    /// What people call it by: its name, or else its id.
+    pub fn called(&self) -> String {
+        self.name.as_ref().map_or_else(|| self.id.to_string(), ToString::to_string)
+    }
+
     /// What the API shows.
     pub fn view(&self, holds: Vec<Hold>) -> Sandbox {
         let lease_ms = self.lifecycle.lease_ms;

@@ -9,6 +9,7 @@ use atoll_api::denial::DenialPage;
 use atoll_api::error::ErrorBody;
 use axum::extract::State;
 use std::sync::Arc;
+use std::time::Duration;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -29,6 +30,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
             "cursor" = Option<u64>, Query, maximum = 9_007_199_254_740_991u64,
             description = "The `next` of the page before, or the `seq` of a denial",
         ),
+        (
+            "within_ms" = Option<u64>, Query, maximum = 9_007_199_254_740_991u64,
+            description = "Only the last 50 of so many milliseconds until now, in place of pages",
+        ),
     ),
     responses(
         (status = 200, body = DenialPage, description = "A page of them"),
@@ -43,7 +48,15 @@ async fn list(
     mut query: Query,
 ) -> Result<Json<DenialPage>, Failure> {
     let cursor: Option<u64> = query.one("cursor")?;
+    let within_ms: Option<u64> = query.one("within_ms")?;
     query.end()?;
+    if let Some(within_ms) = within_ms {
+        if cursor.is_some() || within_ms > atoll_api::sandbox::NUMBER_MAX {
+            let wrong = "within_ms: it is too long, or beside a cursor";
+            return Err(Failure::field("within_ms", wrong));
+        }
+        return Ok(Json(app.engine.denials_within(id, Duration::from_millis(within_ms))?));
+    }
     if cursor.is_some_and(|cursor| cursor > atoll_api::sandbox::NUMBER_MAX) {
         return Err(Failure::field("cursor", "cursor: no page gave that"));
     }

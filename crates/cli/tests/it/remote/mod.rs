@@ -7,6 +7,7 @@ mod cp;
 mod exec;
 mod hostile;
 mod look;
+mod network;
 mod sandboxes;
 mod secret;
 mod start;

@@ -53,6 +53,9 @@ fn a_sandbox_reaches_what_its_policy_allows_with_secrets_that_it_never_sees() {
         assert!(reached.contains("Bearer atoll_GITHUB_") && !reached.contains(VALUE), "{reached}");
         let refused = sh(served, "curl -sS https://evil.test/x; env; cat /proc/*/environ");
         assert!(refused.contains("\"not-allowed\"") && !refused.contains(VALUE), "{refused}");
+        for words in ["atoll network add web --allow-host evil.test", "/v1/sandboxes/web/network"] {
+            assert!(refused.contains(words) && !refused.contains("policy file"), "{refused}");
+        }
         assert!(internet.questions().iter().all(|name| name == "a.test"));
         // The same is told outside, with the command and for who looks back.
         let denials = served.ask("GET", "/v1/sandboxes/web/denials", None).body;
