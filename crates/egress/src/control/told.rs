@@ -58,7 +58,8 @@ pub enum Told {
         /// Its port.
         port: u16,
     },
-    /// A secret was sent to where it is for.
+    /// A secret was sent to where it is for: at once for the first time, then how often that was
+    /// within a while.
     Used {
         /// Whose.
         sandbox: u64,
@@ -68,8 +69,10 @@ pub enum Told {
         host: String,
         /// To which port.
         port: u16,
+        /// How often, since it was told before.
+        count: u64,
     },
-    /// A secret was in an answer, and covered.
+    /// A secret was in an answer, and covered; told as uses are.
     Redacted {
         /// Whose.
         sandbox: u64,
@@ -79,6 +82,8 @@ pub enum Told {
         host: String,
         /// From which port.
         port: u16,
+        /// How often, since it was told before.
+        count: u64,
     },
     /// What a sandbox has sent and received: asked for, or a moment after that has changed, and
     /// when it is served no more.

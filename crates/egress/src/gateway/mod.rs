@@ -10,7 +10,7 @@
 //! | what becomes of a request, and which secrets go along | `session`, `bindings` |
 //! | how a person is asked | `approvals` |
 //! | what is refused, and how it is told | `refusal`, `explain`, `denials` |
-//! | how much was used | `counts` |
+//! | how much was used, and which secrets | `counts`, `uses` |
 //! | what leads programs inside here | `inside`, `addresses` |
 //!
 //! Nothing of a sandbox's is trusted: not the address that it sends from, nor what it says about
@@ -32,6 +32,7 @@ mod proxy;
 mod refusal;
 mod sandbox;
 mod session;
+mod uses;
 
 pub use addresses::{DNS, EXPLAIN, LISTENER_PORT, OWN, OWN_6, PROXY_PORT, STAND_INS};
 pub use inside::{ports, proxy_variables};

@@ -124,6 +124,7 @@ fn carry_out(
         Order::Remove { sandbox } => {
             let told = match running.remove(&sandbox) {
                 Some(found) => {
+                    found.sandbox.tell_counts();
                     let counts = found.sandbox.counts();
                     Told::Counted { sandbox, counts, is_answer: false }
                 }

@@ -8,8 +8,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 /// How much may wait to be told. What tells of refusals is dropped beyond it.
 const WAITING_MAX: usize = 4096;
 
-/// The same for what tells of secrets, which is dropped last: it comes with every request, so
-/// that somebody who does not listen would fill the memory. All else is bounded by other means.
+/// The same for what tells of secrets, which is dropped last: it comes as often as requests do for
+/// who reaches ever more, so that somebody who does not listen would fill the memory. All else is
+/// bounded by other means.
 const SECRETS_WAITING_MAX: usize = 16 * WAITING_MAX;
 
 /// Where messages are left.
@@ -76,7 +77,7 @@ mod tests {
         for _ in 0..2 * SECRETS_WAITING_MAX {
             outbox.tell(Told::Reached { sandbox: 1, host: host(), port: 443 });
             let secret = "TOKEN".to_owned();
-            outbox.tell(Told::Used { sandbox: 1, secret, host: host(), port: 443 });
+            outbox.tell(Told::Used { sandbox: 1, secret, host: host(), port: 443, count: 1 });
         }
         assert_eq!(outbox.waiting.load(Ordering::Relaxed), SECRETS_WAITING_MAX);
         // Answers to orders always come.

@@ -7,6 +7,7 @@ use super::counts::Used;
 use super::denials::Denials;
 use super::outbox::Outbox;
 use super::refusal::{Refused, Wanted};
+use super::uses::{Event, Uses};
 use crate::control::{Asked, Counts, Decision, Denial, Rules, Told};
 use crate::dial::Route;
 use crate::dns::{Names, Standing as NameStanding};
@@ -61,6 +62,7 @@ pub(super) struct Sandbox {
     approvals: Mutex<Approvals>,
     denials: Mutex<Denials>,
     used: Mutex<Used>,
+    secrets: Mutex<Uses>,
     pub(super) connections: Arc<Semaphore>,
 }
 
@@ -116,6 +118,7 @@ impl Sandbox {
             approvals: Mutex::default(),
             denials: Mutex::default(),
             used: Mutex::new(Used::from(counts)),
+            secrets: Mutex::default(),
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
         })
     }
@@ -161,8 +164,20 @@ impl Sandbox {
         locked(&self.used).counts()
     }
 
+    /// Tells that a secret went to a host, or came from there.
+    pub(super) fn tell_secret(&self, event: Event, secret: String, host: &str, port: u16) {
+        let first = locked(&self.secrets).count(self.id, event, (secret, host, port));
+        match first {
+            Some(told) => self.tell(told),
+            None => self.outside.used.notify_one(),
+        }
+    }
+
     /// Tells what it has used, if that is news.
     pub(super) fn tell_counts(&self) {
+        for told in locked(&self.secrets).news(self.id) {
+            self.tell(told);
+        }
         if let Some(counts) = locked(&self.used).news() {
             self.tell(Told::Counted { sandbox: self.id, counts, is_answer: false });
         }

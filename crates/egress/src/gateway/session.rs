@@ -2,7 +2,8 @@
 
 use super::refusal::{Refused, Wanted};
 use super::sandbox::Sandbox;
-use crate::control::{Protocol, Told};
+use super::uses::Event;
+use crate::control::Protocol;
 use crate::http::{self, Asked, BoxFuture, Passage, Session, Site};
 use crate::policy::Request;
 use crate::secret::Secrets;
@@ -102,12 +103,10 @@ impl Session for Requests {
                 self.sandbox.deny(&refused, &wanted);
             }
             http::Told::Used { secret, asked } => {
-                let (sandbox, host, port) = (self.sandbox.id(), self.host.clone(), asked.port);
-                self.sandbox.tell(Told::Used { sandbox, secret, host, port });
+                self.sandbox.tell_secret(Event::Used, secret, &self.host, asked.port);
             }
             http::Told::Redacted { secret, asked } => {
-                let (sandbox, host, port) = (self.sandbox.id(), self.host.clone(), asked.port);
-                self.sandbox.tell(Told::Redacted { sandbox, secret, host, port });
+                self.sandbox.tell_secret(Event::Redacted, secret, &self.host, asked.port);
             }
             http::Told::Answered { .. } => {}
         }

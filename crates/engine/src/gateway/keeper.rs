@@ -353,14 +353,14 @@ impl Keeper {
                 let what = AuditKind::EgressAllowed { host, port, rule: None };
                 self.tell_first(sandbox, what);
             }
-            Told::Used { sandbox, secret, host, port } => {
+            Told::Used { sandbox, secret, host, port, .. } => {
                 if let Ok(name) = secret.parse() {
                     self.tell_first(sandbox, AuditKind::SecretUsed { name, host, port });
                 }
             }
-            Told::Redacted { sandbox, secret, host, .. } => {
+            Told::Redacted { sandbox, secret, host, count, .. } => {
                 if let Some(served) = self.sandboxes.get(&sandbox) {
-                    tracing::warn!(sandbox = %served.id, secret, host, "a secret was in an answer");
+                    tracing::warn!(sandbox = %served.id, secret, host, count, "a secret was in an answer");
                 }
             }
             Told::Deaf { sandbox } => {
