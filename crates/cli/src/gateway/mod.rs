@@ -7,6 +7,7 @@
 pub(crate) mod attached;
 pub(crate) mod desk;
 pub(crate) mod host;
+mod restarts;
 pub(crate) mod role;
 mod start;
 

@@ -4,21 +4,21 @@
 //! killed. Who started them may be in another network by then, and could not.
 
 use super::host;
+use super::restarts::Restarts;
 use crate::error::EXIT_OURS;
 use crate::status::Status;
 use atoll_egress::gateway::{self, Setup};
 use atoll_sys::clone::{Fork, fork_into};
 use atoll_sys::process::{End, exit_now, wait_for};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
 
 /// The word that asks for the role.
 pub(crate) const ROLE: &str = "__gateway";
-
-/// How often it is started again. What is killed as often as that has a reason that another start
-/// does not remove, and then nothing is reached.
-const STARTS_MAX: u32 = 100;
 
 /// Is it.
 pub(crate) fn run() -> Status {
@@ -33,7 +33,8 @@ pub(crate) fn run() -> Status {
 fn keep() -> io::Result<()> {
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     atoll_guest::init::leave_standard_descriptors();
-    for _ in 0..STARTS_MAX {
+    let mut restarts = Restarts::default();
+    loop {
         match fork_into(0, None)? {
             Fork::Child => exit_now(match serve(control) {
                 Ok(()) => 0,
@@ -41,12 +42,30 @@ fn keep() -> io::Result<()> {
             }),
             Fork::Parent { pid, .. } => match wait_for(pid)?.end {
                 End::Exited(0) => return Ok(()),
-                End::Exited(_) => break,
-                End::Signalled(_) | End::Stopped(_) => {}
+                End::Exited(_) => return Err(io::Error::other("it cannot serve")),
+                End::Signalled(_) | End::Stopped(_) => {
+                    if is_gone_within(&control, restarts.ended(Instant::now()))? {
+                        return Ok(());
+                    }
+                }
             },
         }
     }
-    Err(io::Error::other("it ends again and again"))
+}
+
+/// Whether who started it goes away in that time.
+fn is_gone_within(control: &OwnedFd, time: Duration) -> io::Result<bool> {
+    let until = Instant::now() + time;
+    loop {
+        // Orders that wait are the next one's.
+        let mut end = [PollFd::new(control, PollFlags::empty())];
+        let left = until.saturating_duration_since(Instant::now());
+        match poll(&mut end, Timespec::try_from(left).ok().as_ref()) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 fn serve(control: OwnedFd) -> io::Result<()> {
