@@ -40,6 +40,9 @@ pub struct CapabilityFlags {
     /// The root file system of an image can be written, and what was written is kept while the
     /// sandbox is stopped. That of the image `host` is always read-only.
     pub writable_root: bool,
+    /// Snapshots can be taken; of one that runs, if it can be paused too.
+    #[serde(default)]
+    pub snapshot: bool,
 }
 
 /// A flag that this host lacks.

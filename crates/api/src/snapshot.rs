@@ -198,20 +198,65 @@ impl ForkSnapshot {
     /// # Errors
     /// Gives the first field that is wrong, with the limit that it breaks.
     pub fn validate(&self) -> Result<(), InvalidRequest> {
-        let field = || "count".to_owned();
-        let (found, most) = (self.count.into(), FORKS_COUNT_MAX.into());
-        match self.count {
-            0 => return Err(InvalidRequest::TooSmall { field: field(), found, least: 1 }),
-            count if count > FORKS_COUNT_MAX => {
-                return Err(InvalidRequest::TooLarge { field: field(), found, most });
-            }
-            _ => {}
-        }
-        self.sandbox.validate()
+        validate_fork(self.count, &self.sandbox)
     }
 }
 
-/// What became of a request for several sandboxes.
+fn validate_fork(count: u32, sandbox: &CreateSandbox) -> Result<(), InvalidRequest> {
+    let field = || "count".to_owned();
+    let (found, most) = (count.into(), FORKS_COUNT_MAX.into());
+    if count == 0 {
+        return Err(InvalidRequest::TooSmall { field: field(), found, least: 1 });
+    }
+    if count > FORKS_COUNT_MAX {
+        return Err(InvalidRequest::TooLarge { field: field(), found, most });
+    }
+    if sandbox.snapshot.is_some() {
+        let reason = "is said already by what is forked";
+        return Err(InvalidRequest::Malformed { field: "sandbox.snapshot".to_owned(), reason });
+    }
+    if sandbox.image != CreateSandbox::default().image {
+        let reason = "cannot be chosen together with a snapshot";
+        return Err(InvalidRequest::Malformed { field: "sandbox.image".to_owned(), reason });
+    }
+    sandbox.validate().map_err(|error| error.within("sandbox"))
+}
+
+/// Asks for a snapshot of a sandbox, and for sandboxes made of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForkSandbox {
+    /// How many, 1 to 1000.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 1000)]
+    pub count: u32,
+    /// What they differ in from the sandbox; as in [`ForkSnapshot`].
+    #[serde(default, deserialize_with = "object")]
+    pub sandbox: CreateSandbox,
+    /// What the snapshot has, which stays when they are made.
+    #[serde(default, deserialize_with = "object")]
+    pub snapshot: CreateSnapshot,
+}
+
+impl Default for ForkSandbox {
+    fn default() -> Self {
+        let ForkSnapshot { count, sandbox } = ForkSnapshot::default();
+        Self { count, sandbox, snapshot: CreateSnapshot::default() }
+    }
+}
+
+impl ForkSandbox {
+    /// Checks everything that can be judged without knowing the server.
+    ///
+    /// # Errors
+    /// Gives the first field that is wrong, with the limit that it breaks.
+    pub fn validate(&self) -> Result<(), InvalidRequest> {
+        validate_fork(self.count, &self.sandbox)?;
+        self.snapshot.validate().map_err(|error| error.within("snapshot"))
+    }
+}
+
+/// What became of a request for sandboxes made of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Forks {
     /// Of what they were made.

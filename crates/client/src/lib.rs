@@ -31,6 +31,7 @@ mod ports;
 mod sandboxes;
 mod secrets;
 mod server;
+mod snapshots;
 mod sse;
 mod wait;
 

@@ -51,6 +51,6 @@ pub mod usage;
 mod workspace;
 
 pub use config::Config;
-pub use engine::{Beside, Engine, Got};
+pub use engine::{Beside, Engine, FORKS_AT_ONCE, Got};
 pub use inside::{Inside, Wake};
 pub use workspace::Archive;

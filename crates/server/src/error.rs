@@ -6,7 +6,7 @@
 use atoll_api::error::{ApiError, ErrorBody, ErrorCode, ErrorDetails, Retry, TookEffect};
 use atoll_api::key::Scope;
 use atoll_api::sandbox::InvalidRequest;
-use atoll_engine::error::{CreateError, OperationError, chain, invalid, of_records};
+use atoll_engine::error::{CreateError, OperationError, SnapshotError, chain, invalid, of_records};
 use atoll_engine::inside::InsideError;
 use atoll_engine::records::RecordsError;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -112,6 +112,12 @@ impl From<CreateError> for Failure {
 
 impl From<OperationError> for Failure {
     fn from(error: OperationError) -> Self {
+        Self::of(error.to_api(), &error)
+    }
+}
+
+impl From<SnapshotError> for Failure {
+    fn from(error: SnapshotError) -> Self {
         Self::of(error.to_api(), &error)
     }
 }

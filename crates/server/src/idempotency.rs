@@ -39,6 +39,11 @@ impl IdempotencyKey {
         Self(hex(Sha256::digest(format!("{whose} {text}"))))
     }
 
+    /// The key of one of several sandboxes that are asked for together.
+    pub(crate) fn numbered(&self, number: usize) -> Self {
+        Self(hex(Sha256::digest(format!("{} {number}", self.0))))
+    }
+
     /// Reads the key of a request, if it has one.
     pub(crate) fn of(caller: Caller, headers: &HeaderMap) -> Result<Option<Self>, Failure> {
         let Some(value) = headers.get(HEADER) else { return Ok(None) };

@@ -26,6 +26,8 @@ def plain(value: Any) -> Any:
         names = ("code", "message", "took_effect", "next_step", "details")
         kind = type(value).__name__.removesuffix("Error")
         return {**{name: getattr(value, name) for name in names}, "retry": retry, "class": kind}
+    if isinstance(value, atoll.Forks | atoll.AsyncForks):
+        return {name: plain(getattr(value, name)) for name in ("ok", "snapshot_id", "sandboxes", "errors")}
     if hasattr(value, "info"):
         return plain(value.info)
     if dataclasses.is_dataclass(value):

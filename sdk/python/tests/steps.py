@@ -25,7 +25,7 @@ SECONDS = {
     "approval_timeout_ms": "approval_timeout",
 }
 ON_CLIENT = {"create", "get", "get_or_create", "list", "usage_of_all", "capabilities", "health"}
-ON_CLIENT_TOO = ("keys.", "secrets.", "approvals.", "audit.")
+ON_CLIENT_TOO = ("keys.", "snapshots.", "secrets.", "approvals.", "audit.")
 OWN = {"exec.stream", "files.write_many", "fetch", "events", "files.watch", "keys.create"}
 OWN |= {"approvals.watch", "audit.follow"}
 
@@ -142,11 +142,13 @@ class Player:
             target = client or self._client
         elif client is not None:
             target = self.through(client, target, verb)
-        for part in verb.removeprefix("exec.").removesuffix("_of_all").split("."):
+        for part in verb.removeprefix("exec.").removeprefix("snapshot.").removesuffix("_of_all").split("."):
             target = getattr(target, part)
         result = self.call(target, self.arguments(arguments))
         if verb in ("create", "get_or_create"):
             self._made.append(result)
+        if isinstance(result, atoll.Forks | atoll.AsyncForks):
+            self._made.extend(result)
         return result
 
     def through(self, client: Any, target: Any, verb: str) -> Any:

@@ -38,6 +38,12 @@ LEFT_OUT = {
 UNSENT = {
     "get_or_create_sandbox.name": "it is in the path",
     "list_denials.within_ms": "the result of a command has those of its time",
+    "fork_snapshot.sandbox.image": "the snapshot is in its place",
+    "fork_sandbox.sandbox.image": "likewise",
+    "fork_snapshot.sandbox.snapshot": "it is in the path",
+    "fork_sandbox.sandbox.snapshot": "it is one of the sandbox in the path",
+    "fork_snapshot.sandbox.workspace": "it begins with the files of the snapshot",
+    "fork_sandbox.sandbox.workspace": "likewise",
     "read_archive.format": "uncompressed is faster where both are on one machine",
     "write_archive.format": "likewise",
     "read_file.range": "`offset` and `length` say it",
@@ -77,13 +83,14 @@ LITERALS = {
     "Visibility": models.Visibility,
     "DenialProtocol": models.DenialProtocol,
     "Change": models.Change,
+    "SnapshotWay": models.SnapshotWay,
     "TookEffect": errors.TookEffect,
     "NetworkMode": network.NetworkMode,
     "ApprovalStatus": oversight.ApprovalStatus,
     "GrantScope": oversight.GrantScope,
 }
 
-NAMES = ("approvals", "audit", "client", "events", "execs", "files", "git", "sandbox", "secrets")
+NAMES = ("approvals", "audit", "client", "events", "execs", "files", "git", "sandbox", "secrets", "snapshots")
 MODULES = [importlib.import_module(f"atoll._sync.{name}") for name in NAMES]
 
 
@@ -180,6 +187,20 @@ def oversee(client: atoll.Atoll) -> None:
     next(client.audit.follow(after=1, sandbox="web", kinds=["lost"]))
 
 
+def keep_and_fork(client: atoll.Atoll, sandbox: atoll.Sandbox, making: dict[str, Any]) -> None:
+    """Calls every verb about snapshots."""
+    making = {name: one for name, one in making.items() if name != "workspace"}
+    snapshot = sandbox.snapshot(labels={"a": "b"}, delete_after=1)
+    snapshot.fork(count=2, name="x", **making)
+    snapshot.delete()
+    sandbox.fork(count=2, name="x", snapshot_labels={"a": "b"}, snapshot_delete_after=1, **making)
+    sandbox.restore(snapshot)
+    client.create(snapshot=snapshot)
+    list(client.snapshots.list(sandbox="web", labels={"a": "b"}, page_count=1))
+    client.snapshots.get("snp_1")
+    client.snapshots.delete("snp_1")
+
+
 def do_everything(client: atoll.Atoll, folder: Path) -> None:
     """Calls every verb with all that it takes."""
     limits = Limits(pids=1, memory_bytes=1, cpus_milli=1, disk_bytes=1)
@@ -211,6 +232,7 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
     oversee(client)
     for verb in ("refresh", "start", "pause", "resume", "stop", "kill", "delete", "health", "timeline", "usage", "ports", "services"):
         getattr(sandbox, verb)()
+    keep_and_fork(client, sandbox, {name: one for name, one in making.items() if name not in ("image", "snapshot")})
     sandbox.set_lifecycle(lifecycle)
     sandbox.network()
     sandbox.set_network(policy())
@@ -332,6 +354,7 @@ def test_the_verbs_of_the_table_are_there(prefix: str) -> None:
     owner = ""
     kinds = {"client": "Atoll", "sandbox": "Sandbox", "`sandbox.execs`": "Execs", "command": "Exec"}
     kinds |= {"`sandbox.files`": "Files", "`sandbox.git`": "Git", "`client.keys`": "Keys", "`client.secrets`": "Secrets"}
+    kinds |= {"`client.snapshots`": "Snapshots", "snapshot": "Snapshot"}
     kinds |= {"`client.approvals`": "Approvals", "`client.audit`": "Audit"}
     for on, verbs in rows:
         owner = kinds.get(on.split(" (")[0], owner)

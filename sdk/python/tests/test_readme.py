@@ -17,6 +17,7 @@ SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "sdk/python/README.md").re
 DIGEST = hashlib.sha256(b"Bearer sk-the-real-value").hexdigest()
 PRINTED = [
     r"42\n\n",
+    r"http:\S+\n(Honk\n7\n\n){3}",
     rf"atoll_MODEL_KEY_\w+\n\n/v1/models {DIGEST}\n\nelsewhere.example.com not-allowed .*",
     r"exec.ask: git push \* \('git', 'push', 'origin', 'main'\)\n.*not on a Friday\n",
 ]

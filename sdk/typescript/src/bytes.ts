@@ -46,3 +46,8 @@ export function toBase64(bytes: Uint8Array): string {
 export function fromBase64(text: string): Uint8Array {
   return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
+
+/** A key that no other request has. */
+export function newKey(): string {
+  return toHex(crypto.getRandomValues(new Uint8Array(16)));
+}

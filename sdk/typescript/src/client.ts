@@ -2,12 +2,13 @@
 
 import { Approvals } from "./approvals.ts";
 import { Audit } from "./audit.ts";
-import { toHex } from "./bytes.ts";
+import { newKey } from "./bytes.ts";
 import type { Fetch } from "./channel/fetch.ts";
 import { findEndpoint } from "./endpoint.ts";
 import { type EventOptions, follow } from "./events.ts";
 import { Sandbox } from "./sandbox.ts";
 import { Secrets } from "./secrets.ts";
+import { idOf, type Snapshot, Snapshots } from "./snapshots.ts";
 import { type Request, Transport } from "./transport.ts";
 import type {
   Capabilities,
@@ -45,7 +46,9 @@ export interface AtollOptions {
 }
 
 /** What a sandbox of a known name is made with. */
-export type GetOrCreateOptions = Omit<CreateSandbox, "name"> & {
+export type GetOrCreateOptions = Omit<CreateSandbox, "name" | "snapshot"> & {
+  /** The snapshot that it begins with, in place of an image, or its id. */
+  snapshot?: Snapshot | string;
   /** A local directory that its workspace begins with, all of it. There is no sandbox if the connection breaks. */
   files?: string;
   signal?: AbortSignal;
@@ -83,6 +86,8 @@ export interface UsageOptions {
 export class Atoll {
   /** Its keys. */
   readonly keys: Keys;
+  /** The snapshots of its sandboxes. */
+  readonly snapshots: Snapshots;
   /** Its secrets. */
   readonly secrets: Secrets;
   /** What its sandboxes asked for, and people decide. */
@@ -96,6 +101,7 @@ export class Atoll {
       typeof options === "string" ? ({ host: options } as AtollOptions) : options;
     this.#transport = new Transport(findEndpoint(host, apiKey), silenceMs ?? STREAM_SILENCE_MS, fetch);
     this.keys = new Keys(this.#transport);
+    this.snapshots = new Snapshots(this.#transport);
     this.secrets = new Secrets(this.#transport);
     this.approvals = new Approvals(this.#transport);
     this.audit = new Audit(this.#transport);
@@ -163,7 +169,8 @@ export class Atoll {
   }
 
   async #make(request: Request, options: GetOrCreateOptions): Promise<SandboxInfo> {
-    const { files, signal, ...json } = options;
+    const { files, signal, snapshot, ...rest } = options;
+    const json = snapshot === undefined ? rest : { ...rest, snapshot: idOf(snapshot) };
     const asked = { ...request, silenceMs: CREATE_MS, signal };
     if (files === undefined) return this.#transport.json({ ...asked, json, isRepeatable: true });
     const { packWith } = await import("./local/upload.ts");
@@ -205,10 +212,6 @@ export class Keys {
   async revoke(key: string): Promise<void> {
     await this.#transport.bytes({ method: "DELETE", path: `/v1/keys/${encodeURIComponent(key)}` });
   }
-}
-
-function newKey(): string {
-  return toHex(crypto.getRandomValues(new Uint8Array(16)));
 }
 
 function sandboxPath(sandbox: string): string {

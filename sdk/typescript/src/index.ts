@@ -23,4 +23,12 @@ export { decodeOctets, encodeOctets } from "./octets.ts";
 export { ExecResult } from "./result.ts";
 export { Sandbox, Session, type WaitForOptions } from "./sandbox.ts";
 export { Secrets } from "./secrets.ts";
+export {
+  type ForkOptions,
+  Forks,
+  Snapshot,
+  type SnapshotListOptions,
+  type SnapshotOptions,
+  Snapshots,
+} from "./snapshots.ts";
 export type * from "./types.ts";

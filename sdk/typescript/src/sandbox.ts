@@ -7,6 +7,7 @@ import { type ExecOptions, Execs, type StartOptions } from "./execs.ts";
 import { Files } from "./files.ts";
 import { Git } from "./git.ts";
 import type { ExecResult } from "./result.ts";
+import { type ForkOptions, type Forks, fork, restore, type Snapshot, type SnapshotOptions, take } from "./snapshots.ts";
 import { type Request, SILENCE_MS, type Transport } from "./transport.ts";
 import type {
   Command,
@@ -39,7 +40,7 @@ export interface WaitForOptions {
   signal?: AbortSignal;
 }
 
-/** A sandbox. With `await using` it is deleted at the end, if it was made by `create`. */
+/** A sandbox. With `await using` it is deleted at the end, if it was made by `create` or a fork. */
 export class Sandbox {
   /** What is known of it; as it was when the server last said. */
   info: SandboxInfo;
@@ -107,6 +108,24 @@ export class Sandbox {
   /** Deletes it; on return its name is free. */
   async delete(): Promise<SandboxInfo> {
     return this.#took({ method: "DELETE", path: "" });
+  }
+
+  /**
+   * Takes a snapshot of its files, to go back to and to make others of. If it runs it stands still meanwhile, and
+   * notices nothing but the time: `info` says how much, and how it was done.
+   */
+  async snapshot(options: SnapshotOptions = {}): Promise<Snapshot> {
+    return take(this.#transport, this.#path, options);
+  }
+
+  /** Takes a snapshot, which stays, and makes sandboxes of it; see `Snapshot.fork`. */
+  async fork(options: ForkOptions & { snapshot?: Omit<SnapshotOptions, "signal"> } = {}): Promise<Forks> {
+    return fork(this.#transport, this.#path, options);
+  }
+
+  /** Puts it back to a snapshot: what it has kept since is gone. If it runs, it is started anew. */
+  async restore(snapshot: Snapshot | string): Promise<SandboxInfo> {
+    return this.#took(restore(snapshot));
   }
 
   /** Sets the times of its lifecycle, and begins its lease anew. */
@@ -236,7 +255,7 @@ export class Sandbox {
     await this.#transport.bytes({ method: "POST", path: `${this.#path}/services/${encodeURIComponent(name)}/restart` });
   }
 
-  /** Deletes it if it was made by `create`; one that was there is left as it is. */
+  /** Deletes it if it was made by `create` or a fork; one that was there is left as it is. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#isOwn) return;
     await this.delete().catch((error: unknown) => {

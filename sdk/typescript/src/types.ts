@@ -9,6 +9,10 @@ export type Schemas = components["schemas"];
 export type SandboxInfo = Schemas["Sandbox"];
 /** What a sandbox is made with. */
 export type CreateSandbox = Schemas["CreateSandbox"];
+/** A snapshot as it is kept. */
+export type SnapshotInfo = Schemas["Snapshot"];
+/** How the files of a snapshot came to be. */
+export type SnapshotWay = Schemas["SnapshotWay"];
 /** Where in its life a sandbox is. */
 export type SandboxState = Schemas["State"];
 /** How a sandbox is that runs. */

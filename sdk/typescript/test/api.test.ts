@@ -20,6 +20,8 @@ import {
   Sandbox,
   Secrets,
   Session,
+  Snapshot,
+  Snapshots,
 } from "../src/index.ts";
 import { ROOT } from "./serving.ts";
 
@@ -186,6 +188,19 @@ async function oversee({ secrets, approvals, audit }: Atoll): Promise<void> {
   await first(audit.follow({ after: 1, sandbox: "web", kinds: ["lost"] }));
 }
 
+/** Every verb about snapshots. */
+async function keepAndFork(client: Atoll, sandbox: Sandbox, making: object): Promise<void> {
+  const snapshot = await sandbox.snapshot({ labels: { a: "b" }, deleteAfterMs: 1 });
+  await snapshot.fork({ count: 2, name: "x", idempotencyKey: "k", ...making });
+  await snapshot.delete();
+  await sandbox.fork({ count: 2, name: "x", snapshot: { deleteAfterMs: 1 }, ...making });
+  await sandbox.restore(snapshot);
+  await client.create({ snapshot });
+  await first(client.snapshots.list({ sandbox: "web", labels: { a: "b" }, pageCount: 1 }));
+  await client.snapshots.get("snp_1");
+  await client.snapshots.delete("snp_1");
+}
+
 /** Takes so much of what goes on for ever. */
 async function first<T>(all: AsyncGenerator<T>): Promise<T | undefined> {
   for await (const one of all) return one;
@@ -220,6 +235,7 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
   await client.keys.revoke("key_1");
   await oversee(client);
 
+  await keepAndFork(client, sandbox, { env: making.env, labels: making.labels });
   await sandbox.refresh();
   await sandbox.start();
   await sandbox.pause();
@@ -314,7 +330,7 @@ test("verbs can say all that requests may have", () => {
     return had ? [...fields].filter((field) => !had.has(field)).map((field) => `${id}.${field}`) : [];
   });
   // A follower comes back to where it was, and lists have further pages: scenarios do that.
-  const elsewhere = ["list_sandboxes.cursor", "start_exec.shell", "start_exec.command", "list_approvals.cursor"];
+  const elsewhere = ["list_sandboxes.cursor", "start_exec.shell", "start_exec.command", "list_approvals.cursor", "list_snapshots.after"];
   assert.deepEqual(unsent.filter((one) => !elsewhere.includes(one)).sort(), Object.keys(UNSENT).sort());
 });
 
@@ -339,6 +355,8 @@ test("the verbs of the table are there, and no others", () => {
     "`sandbox.files`": Files,
     "`sandbox.git`": Git,
     "`client.keys`": Keys,
+    "`client.snapshots`": Snapshots,
+    snapshot: Snapshot,
     "`client.secrets`": Secrets,
     "`client.approvals`": Approvals,
     "`client.audit`": Audit,

@@ -2,7 +2,7 @@
 
 import { createHash } from "node:crypto";
 import { inspect, isDeepStrictEqual } from "node:util";
-import { AtollError, Exec, ExecResult, Sandbox } from "../src/index.ts";
+import { AtollError, Exec, ExecResult, Forks, Sandbox, Snapshot } from "../src/index.ts";
 import { toWire } from "../src/wire.ts";
 
 /** The form that results are compared in. */
@@ -29,7 +29,11 @@ export function plain(value: unknown): unknown {
     const kind = value.name.replace(/Error$/, "");
     return toWire({ code, message, tookEffect, retry, nextStep, details, class: kind });
   }
-  if (value instanceof Sandbox || value instanceof Exec) return toWire(value.info);
+  if (value instanceof Forks) {
+    const { ok, snapshotId, sandboxes, errors } = value;
+    return { ok, snapshot_id: snapshotId, sandboxes: sandboxes.map(plain), errors: errors.map(plain) };
+  }
+  if (value instanceof Sandbox || value instanceof Exec || value instanceof Snapshot) return toWire(value.info);
   return Array.isArray(value) ? value.map(plain) : toWire(value);
 }
 

@@ -19,6 +19,7 @@ const snippets = [...readme.matchAll(/```ts\n([^]*?)```/g)].map((found) => found
 const PRINTED = [
   "42\n\n",
   /^line 1\nline 2\nline 3\n2 look/,
+  /^http:\S+\n(Honk\n7\n\n){3}$/,
   // Not of what is inside, but of the value.
   new RegExp(`^atoll_MODEL_KEY_\\w+\\n\\n/v1/models ${sha256("Bearer sk-the-real-value")}\\n\\nelsewhere.example.com not-allowed `),
   /^exec.ask: git push \* \{ kind: 'exec', argv: \[ 'git', 'push', 'origin', 'main' \] \}\n.*not on a Friday\n$/,

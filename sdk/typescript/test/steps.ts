@@ -12,8 +12,10 @@ import {
   encodeOctets,
   type Event,
   Exec,
+  Forks,
   NotFoundError,
   Sandbox,
+  Snapshot,
 } from "../src/index.ts";
 import { Transport } from "../src/transport.ts";
 import { fromWire } from "../src/wire.ts";
@@ -48,6 +50,7 @@ interface Targets {
   client: Atoll;
   sandbox: Sandbox;
   exec: Exec;
+  snapshot: Snapshot;
 }
 
 const commandOf = ({ command, shell, ...options }: Arguments): [Command, Arguments] => [shell ?? command, options];
@@ -85,6 +88,14 @@ const VERBS: Record<string, (on: Targets, given: Arguments) => unknown> = {
   kill: ({ sandbox }) => sandbox.kill(),
   delete: ({ sandbox }) => sandbox.delete(),
   set_lifecycle: ({ sandbox }, given) => sandbox.setLifecycle(given),
+  snapshot: ({ sandbox }, given) => sandbox.snapshot(given),
+  fork: ({ sandbox }, given) => sandbox.fork(given),
+  restore: ({ sandbox }, { snapshot }) => sandbox.restore(snapshot),
+  "snapshots.list": ({ client }, given) => client.snapshots.list(given),
+  "snapshots.get": ({ client }, { snapshot }) => client.snapshots.get(snapshot),
+  "snapshots.delete": ({ client }, { snapshot }) => client.snapshots.delete(snapshot),
+  "snapshot.fork": ({ snapshot }, given) => snapshot.fork(given),
+  "snapshot.delete": ({ snapshot }) => snapshot.delete(),
   timeline: ({ sandbox }) => sandbox.timeline(),
   exec: ({ sandbox }, { session, ...given }) => {
     const [command, options] = commandOf(given);
@@ -234,6 +245,7 @@ export class Player {
     if (!verb) throw new Error(`there is no verb ${step.do}`);
     const result = await gathered(await verb(on, given));
     if (step.do === "create" || step.do === "get_or_create") this.#made.push(result as Sandbox);
+    if (result instanceof Forks) this.#made.push(...result);
     return result;
   }
 
@@ -241,13 +253,13 @@ export class Player {
   #targets(step: Step, scenarios: Sandbox | undefined, host: string | undefined): Targets {
     const saved = step.on === undefined ? undefined : this.#saved.get(step.on);
     const sandbox = (saved instanceof Sandbox ? saved : scenarios) as Sandbox;
-    const exec = saved as Exec;
-    if (host === undefined) return { client: this.#client, sandbox, exec };
+    const [exec, snapshot] = [saved as Exec, saved as Snapshot];
+    if (host === undefined) return { client: this.#client, sandbox, exec, snapshot };
     const { apiKey, fetch, silenceMs = 50_000 } = this.#options;
     const client = new Atoll({ ...this.#options, host });
     const transport = new Transport(findEndpoint(host, apiKey), silenceMs, fetch);
     const through = saved instanceof Exec ? new Exec(transport, `/v1/sandboxes/${sandbox.id}`, saved.info) : exec;
-    return { client, sandbox: new Sandbox(transport, sandbox.info), exec: through };
+    return { client, sandbox: new Sandbox(transport, sandbox.info), exec: through, snapshot };
   }
 
   /** Puts earlier results in the place of their names. */

@@ -214,6 +214,18 @@ pub enum InvalidRequest {
 }
 
 impl InvalidRequest {
+    /// The same about a field of what is in a field.
+    pub(crate) fn within(mut self, outer: &str) -> Self {
+        match &mut self {
+            Self::TooMany { field, .. }
+            | Self::TooLong { field, .. }
+            | Self::TooSmall { field, .. }
+            | Self::TooLarge { field, .. }
+            | Self::Malformed { field, .. } => field.insert_str(0, &format!("{outer}.")),
+        }
+        self
+    }
+
     /// The field that is wrong, as in `limits.memory_bytes`.
     pub fn field(&self) -> &str {
         match self {

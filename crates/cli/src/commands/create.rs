@@ -1,18 +1,16 @@
 //! `atoll create`.
 
-use super::network::Reach;
+use super::wanted::Wanted;
 use crate::error::CliError;
 use crate::remote::workspace::{Packing, Source};
 use crate::remote::{self, Remote};
 use crate::status::Status;
-use atoll_api::exec::ExecPattern;
+use atoll_api::id::SnapshotId;
 use atoll_api::name::SandboxName;
-use atoll_api::policy::{Bytes, Cpus, parse_duration};
-use atoll_api::sandbox::{CreateSandbox, Env, Lifecycle, Limits};
+use atoll_api::sandbox::CreateSandbox;
 use atoll_store::pack::{LeftOut, PackError};
 use std::io::Write as _;
 use std::path::Path;
-use std::time::Duration;
 
 /// Make a sandbox that outlives a command
 ///
@@ -29,6 +27,9 @@ pub(crate) struct Args {
     /// The root file system: host, or a directory of the server's machine
     #[arg(long, value_name = "IMAGE", default_value = "host")]
     image: String,
+    /// The snapshot that it begins with, in place of an image
+    #[arg(long, value_name = "ID", conflicts_with = "image")]
+    snapshot: Option<SnapshotId>,
     /// The files that it begins with: a directory, which is sent without what its ignore files
     /// hide, or the URL of a repository; they come to /home/user/workspace
     #[arg(long, value_name = "PATH|URL")]
@@ -36,63 +37,10 @@ pub(crate) struct Args {
     /// The branch of a repository that is cloned
     #[arg(long, value_name = "NAME", requires = "workspace")]
     branch: Option<String>,
-    /// A variable of everything inside, set or passed on; may be repeated
-    #[arg(long, short, value_name = "NAME[=VALUE]", value_parser = variable)]
-    env: Vec<(String, String)>,
-    /// A label to find it by; may be repeated
-    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
-    label: Vec<(String, String)>,
-    /// Commands that are run in it only when a person approves, as in 'git push *'; may be repeated
-    #[arg(long, value_name = "PATTERN")]
-    exec_ask: Vec<ExecPattern>,
     #[command(flatten)]
-    reach: Reach,
-    /// Memory of all processes together, as in 2GiB
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<Bytes>,
-    /// Share of processors, as in 1.5
-    #[arg(long, value_name = "N")]
-    cpus: Option<Cpus>,
-    /// Processes and threads at once
-    #[arg(long, value_name = "N")]
-    pids: Option<u64>,
-    /// Space on disk beyond the image, as in 4GiB
-    #[arg(long, value_name = "SIZE")]
-    disk: Option<Bytes>,
-    /// Delete it after this time unless the lease is renewed, as in 2h
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    lease: Option<Duration>,
-    /// Stop it when nothing worked inside for this time
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    idle_stop: Option<Duration>,
-    /// Delete it when it was stopped for this time
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    delete_after: Option<Duration>,
-    /// Delete it after this time, whatever happens
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    max_lifetime: Option<Duration>,
+    wanted: Wanted,
     #[command(flatten)]
     remote: Remote,
-}
-
-/// `NAME=VALUE`, or `NAME` with the value that it has here.
-pub(super) fn variable(text: &str) -> Result<(String, String), String> {
-    if let Some((name, value)) = text.split_once('=') {
-        return Ok((name.to_owned(), value.to_owned()));
-    }
-    match std::env::var(text) {
-        Ok(value) => Ok((text.to_owned(), value)),
-        Err(error) => Err(format!("{text}: {error}")),
-    }
-}
-
-pub(super) fn label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
-    Ok((key.to_owned(), value.to_owned()))
-}
-
-pub(super) fn ms(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn cannot_send(directory: &Path, error: &PackError) -> CliError {
@@ -118,27 +66,11 @@ fn tell(left_out: &LeftOut) {
 }
 
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
-    let network = args.reach.policy()?;
     let mut wanted = CreateSandbox {
         name: args.name.clone(),
         image: args.image,
-        env: Env(args.env.into_iter().collect()),
-        labels: args.label.into_iter().collect(),
-        exec_ask: args.exec_ask,
-        network,
-        ..CreateSandbox::default()
-    };
-    wanted.limits = Limits {
-        memory_bytes: args.memory.map(|size| size.0),
-        cpus_milli: args.cpus.map(|cpus| u64::from(cpus.milli)),
-        pids: args.pids,
-        disk_bytes: args.disk.map(|size| size.0),
-    };
-    wanted.lifecycle = Lifecycle {
-        lease_ms: args.lease.map(ms),
-        idle_stop_ms: args.idle_stop.map(ms),
-        delete_after_ms: args.delete_after.map(ms),
-        max_lifetime_ms: args.max_lifetime.map(ms),
+        snapshot: args.snapshot,
+        ..args.wanted.request()?
     };
     let source = match &args.workspace {
         Some(text) => Some(Source::parse(text, args.branch.as_deref())?),

@@ -1,6 +1,6 @@
 //! `atoll exec`.
 
-use super::create::{ms, variable};
+use super::wanted::{ms, variable};
 use crate::error::CliError;
 use crate::exec::{self, Begin, Ending, Job, Screen};
 use crate::remote::{self, Format, Remote, lines};

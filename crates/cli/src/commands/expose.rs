@@ -1,6 +1,6 @@
 //! `atoll expose`.
 
-use super::create::ms;
+use super::wanted::ms;
 use crate::error::CliError;
 use crate::remote::{self, Remote};
 use crate::status::Status;

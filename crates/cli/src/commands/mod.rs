@@ -12,6 +12,7 @@ mod doctor;
 mod events;
 mod exec;
 mod expose;
+mod fork;
 mod keys;
 mod list;
 mod logs;
@@ -19,13 +20,16 @@ mod man;
 mod network;
 mod policy;
 mod ps;
+mod restore;
 pub(crate) mod run;
 mod secret;
 mod serve;
 mod shell;
 mod show;
+mod snapshot;
 mod usage;
 mod wait;
+mod wanted;
 
 use crate::error::CliError;
 use crate::status::Status;
@@ -52,6 +56,9 @@ pub(crate) enum Command {
     Logs(logs::Args),
     Wait(wait::Args),
     Expose(expose::Args),
+    Snapshot(snapshot::Args),
+    Fork(Box<fork::Args>),
+    Restore(restore::Args),
     /// Let sandboxes run that were stopped
     Start(act::Args),
     /// Ask the processes of sandboxes to end, and kill them if they do not
@@ -94,6 +101,9 @@ impl Command {
             Self::Logs(args) => logs::run(args),
             Self::Wait(args) => wait::run(args),
             Self::Expose(args) => expose::run(args),
+            Self::Snapshot(args) => snapshot::run(args),
+            Self::Fork(args) => fork::run(*args),
+            Self::Restore(args) => restore::run(args),
             Self::Start(args) | Self::Resume(args) => act::run(args, Verb::Act(Action::Resume)),
             Self::Stop(args) => act::run(args, Verb::Act(Action::Stop)),
             Self::Pause(args) => act::run(args, Verb::Act(Action::Pause)),

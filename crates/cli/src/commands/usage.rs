@@ -1,6 +1,6 @@
 //! `atoll usage`.
 
-use super::create::label;
+use super::wanted::label;
 use crate::error::CliError;
 use crate::remote::{Format, Remote, lines, say, table};
 use crate::status::Status;

@@ -1,6 +1,6 @@
 //! `atoll wait`.
 
-use super::create::ms;
+use super::wanted::ms;
 use crate::error::CliError;
 use crate::exec::Ending;
 use crate::remote::{self, Remote, neutral};

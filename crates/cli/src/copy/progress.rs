@@ -51,7 +51,7 @@ pub(super) async fn shown<T>(count: &Count, work: impl Future<Output = T>) -> T 
 }
 
 /// Bytes for people.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
         return format!("{bytes} bytes");

@@ -10,6 +10,7 @@ mod start;
 
 pub(crate) use create::network_can_be;
 pub use create::{Beside, Got};
+pub use snapshot::FORKS_AT_ONCE;
 
 use crate::approvals::Approvals;
 use crate::audit::{Audit, AuditError, Filter, Page};

@@ -13,7 +13,7 @@ use atoll_api::snapshot::{
 use futures_util::StreamExt as _;
 
 /// Forks that are made at once.
-const FORKS_AT_ONCE: usize = 16;
+pub const FORKS_AT_ONCE: usize = 16;
 
 impl Engine {
     /// Takes a snapshot of a sandbox, which stands still meanwhile if it runs.
@@ -73,24 +73,36 @@ impl Engine {
         Ok(())
     }
 
+    /// Gives the request for each of the sandboxes that are to be made of a snapshot.
+    ///
+    /// # Errors
+    /// If the request is wrong, or there is no such snapshot.
+    pub fn forks(
+        &self,
+        id: SnapshotId,
+        request: &ForkSnapshot,
+    ) -> Result<Vec<CreateSandbox>, SnapshotError> {
+        request.validate()?;
+        self.get_snapshot(id)?;
+        let wanted = (1..=request.count).map(|number| {
+            let name = name(request, number)?;
+            Ok(CreateSandbox { name, snapshot: Some(id), ..request.sandbox.clone() })
+        });
+        Ok(wanted.collect::<Result<_, InvalidRequest>>()?)
+    }
+
     /// Makes sandboxes of a snapshot, each of which succeeds or fails by itself.
     ///
     /// If the future is dropped before, those that are not made yet are given up.
     ///
     /// # Errors
-    /// If the request is wrong, or there is no such snapshot.
+    /// See [`Engine::forks`].
     pub async fn fork(
         &self,
         id: SnapshotId,
         request: ForkSnapshot,
     ) -> Result<Forks, SnapshotError> {
-        request.validate()?;
-        self.get_snapshot(id)?;
-        let wanted = (1..=request.count).map(|number| {
-            let name = name(&request, number)?;
-            Ok(CreateSandbox { name, snapshot: Some(id), ..request.sandbox.clone() })
-        });
-        let wanted: Vec<CreateSandbox> = wanted.collect::<Result<_, InvalidRequest>>()?;
+        let wanted = self.forks(id, &request)?;
         let made = futures_util::stream::iter(wanted).map(|wanted| async {
             match self.create(wanted).await {
                 Ok(sandbox) => Fork::Sandbox(Box::new(sandbox)),

@@ -21,6 +21,7 @@ mod sandboxes;
 mod secrets;
 mod server;
 mod services;
+mod snapshots;
 mod usage;
 mod wait;
 
@@ -102,6 +103,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(secrets::routes())
         .merge(server::routes())
         .merge(services::routes())
+        .merge(snapshots::routes())
         .merge(usage::routes())
         .merge(git::routes())
         .merge(wait::routes())

@@ -52,7 +52,7 @@ impl FromRequest<Arc<App>> for Wanted {
 }
 
 /// The header that says that a request was sent before.
-const REPLAYED: &str = "idempotency-replayed";
+pub(super) const REPLAYED: &str = "idempotency-replayed";
 
 /// A label of a query, for its description only.
 pub(super) struct LabelFilter;
@@ -135,7 +135,7 @@ fn may_name_image(caller: Caller, request: &CreateSandbox) -> Result<(), Failure
     Ok(())
 }
 
-fn may_have_network(caller: Caller, request: &CreateSandbox) -> Result<(), Failure> {
+pub(super) fn may_have_network(caller: Caller, request: &CreateSandbox) -> Result<(), Failure> {
     request.network.as_ref().map_or(Ok(()), |network| may_reach(caller, network))
 }
 
@@ -225,7 +225,7 @@ pub(super) fn labels(query: &mut Query) -> Result<BTreeMap<String, String>, Fail
         let (key, value) = label
             .split_once('=')
             .ok_or_else(|| Failure::field("label", "label is written as key=value"))?;
-        // No sandbox has two values of one label.
+        // Nothing has two values of one label.
         if labels.insert(key.to_owned(), value.to_owned()).is_some() {
             return Err(Failure::field("label", "a label is there more than once"));
         }

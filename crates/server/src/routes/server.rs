@@ -47,6 +47,7 @@ async fn capabilities(_: Reader, State(app): State<Arc<App>>) -> Json<Capabiliti
             limit_disk: can.limit_disk,
             user_root: can.user_root,
             writable_root: can.writable_root,
+            snapshot: can.snapshot,
         },
         missing: app
             .engine

@@ -13,6 +13,7 @@ fn operations() -> Vec<(String, String)> {
         let path = path.replace("{sandbox}", "web").replace("{key}", "key_00000000000000000000");
         let path = path
             .replace("{secret}", "TOKEN")
+            .replace("{snapshot}", "snp_00000000000000000000")
             .replace("{approval}", "apr_00000000000000000000")
             .replace("{service}", "web")
             .replace("{port}", "80");

@@ -30,8 +30,9 @@ fn line(error: &Value) -> String {
     let is_id = |rest: &&str| {
         rest.get(..20).is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_hexdigit()))
     };
-    let ids: Vec<String> =
-        text.split("sbx_").skip(1).filter(is_id).map(|rest| rest[..20].to_owned()).collect();
+    let prefixes = ["sbx_", "snp_"];
+    let rests = prefixes.into_iter().flat_map(|prefix| text.split(prefix).skip(1));
+    let ids: Vec<String> = rests.filter(is_id).map(|rest| rest[..20].to_owned()).collect();
     ids.iter().fold(text, |text, id| text.replace(id, "ID"))
 }
 
@@ -75,6 +76,11 @@ fn errors_of_requests() {
             ("GET", "/v1/events?after=1000", &[], ""),
             ("GET", "/v1/events", &[("last-event-id", "x")], ""),
             ("GET", "/v1/events?sandbox=web", &[], ""),
+            ("POST", "/v1/sandboxes/web/snapshots", &kind, "{}"),
+            ("GET", "/v1/snapshots?after=snp_1", &[], ""),
+            ("GET", "/v1/snapshots/web", &[], ""),
+            ("DELETE", "/v1/snapshots/snp_00000000000000000000", &[], ""),
+            ("POST", "/v1/snapshots/snp_00000000000000000000/fork", &kind, "{}"),
             ("POST", "/v1/keys", &kind, r#"{"scope": "all"}"#),
             ("DELETE", "/v1/keys/web", &[], ""),
             ("DELETE", "/v1/keys/key_00000000000000000000", &[], ""),
@@ -129,6 +135,57 @@ fn errors_of_sandboxes() {
         assert_eq!(answer.headers["retry-after"], "1");
         text.push_str(&picture("a host that is full", &answer));
         insta::assert_snapshot!("sandboxes", text);
+    });
+}
+
+#[test]
+fn errors_of_snapshots() {
+    live(async {
+        let mut world = World::new();
+        world.engine.sandboxes_max = 2;
+        let server = world.start().await;
+        let client = server.local();
+        let mut text = String::new();
+        client.json("PUT", "/v1/sandboxes/web", &json!({})).await.expect(201);
+        let snapshots = "/v1/sandboxes/web/snapshots";
+        let taken = client.json("POST", snapshots, &json!({})).await.expect(201);
+        let fork = format!("/v1/snapshots/{}/fork", taken["id"].as_str().unwrap());
+        let gone = json!({"snapshot": "snp_00000000000000000000"});
+        for (title, path, body) in [
+            ("no time at all", snapshots, json!({"delete_after_ms": 0})),
+            ("a label that is none", snapshots, json!({"labels": {"a b": "c"}})),
+            ("no forks", &fork, json!({"count": 0})),
+            ("too many forks", &fork, json!({"count": 1001})),
+            ("forks with an image", &fork, json!({"sandbox": {"image": "other"}})),
+            ("forks of something else", &fork, json!({"sandbox": gone})),
+            ("forks with no limit", &fork, json!({"sandbox": {"limits": {"pids": 0}}})),
+            ("a name too long", &fork, json!({"count": 2, "sandbox": {"name": "a".repeat(63)}})),
+            ("forks whose name is taken", &fork, json!({"sandbox": {"name": "web"}})),
+            (
+                "forks of a sandbox with no time",
+                "/v1/sandboxes/web/fork",
+                json!({"snapshot": {"delete_after_ms": 0}}),
+            ),
+            ("a restore of what is gone", "/v1/sandboxes/web/restore", gone.clone()),
+            ("a sandbox of what is gone", "/v1/sandboxes", gone.clone()),
+            (
+                "a sandbox of two things",
+                "/v1/sandboxes",
+                json!({"snapshot": taken["id"], "image": "other"}),
+            ),
+        ] {
+            let answer = client.json("POST", path, &body).await;
+            text.push_str(&picture(title, &answer));
+        }
+        world.host.fail(Call::Snapshot, Moment::Before);
+        let answer = client.json("POST", snapshots, &json!({})).await;
+        text.push_str(&picture("a host that fails", &answer));
+        world.host.heal();
+        client.json("PUT", "/v1/sandboxes/api", &json!({})).await.expect(201);
+        let answer = client.json("POST", &fork, &json!({"count": 3})).await;
+        assert_eq!(answer.headers["retry-after"], "1");
+        text.push_str(&picture("forks on a host that is full", &answer));
+        insta::assert_snapshot!("snapshots", text);
     });
 }
 

@@ -11,6 +11,7 @@ mod denials;
 mod description;
 mod errors;
 mod events;
+mod forks;
 mod health;
 mod logs;
 mod openapi;

@@ -14,6 +14,7 @@ from ._async.files import AsyncFiles
 from ._async.git import AsyncGit
 from ._async.sandbox import AsyncSandbox, AsyncSession
 from ._async.secrets import AsyncSecrets
+from ._async.snapshots import AsyncForks, AsyncSnapshot, AsyncSnapshots
 from ._sync.approvals import Approvals
 from ._sync.audit import Audit
 from ._sync.client import Atoll, Keys
@@ -22,6 +23,7 @@ from ._sync.files import Files
 from ._sync.git import Git
 from ._sync.sandbox import Sandbox, Session
 from ._sync.secrets import Secrets
+from ._sync.snapshots import Forks, Snapshot, Snapshots
 from .errors import (
     ApiError,
     ApprovalDenied,
@@ -77,6 +79,7 @@ from .models import (
     SandboxInfo,
     Service,
     ServiceStatus,
+    SnapshotInfo,
     Started,
     Workspace,
     WorkspaceGit,
@@ -98,12 +101,15 @@ __all__ = [
     "AsyncAudit",
     "AsyncExec",
     "AsyncExecs",
+    "AsyncForks",
     "AsyncFiles",
     "AsyncGit",
     "AsyncKeys",
     "AsyncSandbox",
     "AsyncSecrets",
     "AsyncSession",
+    "AsyncSnapshot",
+    "AsyncSnapshots",
     "Atoll",
     "AtollError",
     "Audit",
@@ -131,6 +137,7 @@ __all__ = [
     "Files",
     "Finished",
     "Forbidden",
+    "Forks",
     "Git",
     "HttpAnswer",
     "Internal",
@@ -165,6 +172,9 @@ __all__ = [
     "Service",
     "ServiceStatus",
     "Session",
+    "Snapshot",
+    "SnapshotInfo",
+    "Snapshots",
     "Started",
     "StillRunning",
     "TimedOut",

@@ -16,6 +16,7 @@ StreamName = Literal["stdout", "stderr"]
 Scope = Literal["read", "run", "admin"]
 DenialProtocol = Literal["dns", "tcp", "tls", "http"]
 Visibility = Literal["private", "public"]
+SnapshotWay = Literal["rename", "subvolume", "reflink", "copy"]
 Change = Literal["made", "modified", "written", "attributes", "removed"]
 
 
@@ -192,6 +193,43 @@ class SandboxInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotInfo:
+    """A snapshot as it is kept. `way` is how its files came to be: `rename`, `subvolume`, `reflink` or `copy`."""
+
+    id: str
+    sandbox_id: str
+    created_at: datetime
+    labels: Mapping[str, str]
+    image: str
+    tier: str
+    limits: Limits
+    way: SnapshotWay
+    took_us: int
+    frozen_us: int
+    copied_bytes: int
+    files: int | None = None
+    sandbox_name: str | None = None
+    parent_id: str | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkInfo:
+    """What became of one fork: a sandbox, or the error as the API writes it."""
+
+    sandbox: SandboxInfo | None = None
+    error: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForksInfo:
+    """What became of a request for forks."""
+
+    snapshot_id: str
+    forks: tuple[ForkInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventKind:
     """What happened; the other fields are there where they apply."""
 
@@ -232,6 +270,7 @@ class CapabilityFlags:
     limit_disk: bool
     user_root: bool
     writable_root: bool
+    snapshot: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

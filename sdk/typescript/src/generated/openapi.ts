@@ -530,6 +530,8 @@ export interface components {
             limitPids: boolean;
             /** @description Processes can be frozen and thawed. */
             pause: boolean;
+            /** @description Snapshots can be taken; of one that runs, if it can be paused too. */
+            snapshot?: boolean;
             /** @description Commands can run as root inside: `user` is `root`. */
             userRoot: boolean;
             /**
@@ -635,6 +637,19 @@ export interface components {
             snapshot?: components["schemas"]["SnapshotId"];
             /** @description The files that it begins with; none but its image's where nothing is said. */
             workspace?: components["schemas"]["Workspace"];
+        };
+        /** @description Asks for a snapshot. */
+        CreateSnapshot: {
+            /**
+             * Format: int64
+             * @description Deleted after so many milliseconds, at least 1; never where nothing is said. What was made
+             *     of it stays.
+             */
+            deleteAfterMs?: number;
+            /** @description Labels, to find it by. */
+            labels?: {
+                [key: string]: string;
+            };
         };
         /**
          * @description A place in a list. Its text means nothing to clients.
@@ -845,6 +860,11 @@ export interface components {
             execId?: components["schemas"]["ExecId"];
             /** @description The field of the request, as in `lifecycle.lease_ms`. */
             field?: string;
+            /**
+             * Format: int64
+             * @description Bytes that may still be taken there.
+             */
+            freeBytes?: number;
             /** @description The name of the limit or cap that was met, its unit last, as in `sandboxes_max`. */
             limit?: string;
             /**
@@ -856,13 +876,21 @@ export interface components {
             listening?: number[];
             /**
              * Format: int64
+             * @description Bytes that are needed at least, where there is no room for something.
+             */
+            neededBytes?: number;
+            /**
+             * Format: int64
              * @description Where the bytes begin that are there, where those that were asked for are not.
              */
             offset?: number;
             /**
              * @description What of several things that `code` can mean: `program_not_found` and
              *     `program_not_executable` of a command, `directory_not_usable` of where it starts,
-             *     `exec_not_found`, and `approval-pending`, `approval-denied` and `approval-expired`.
+             *     `exec_not_found`; `approval-pending`, `approval-denied` and `approval-expired`; and of an
+             *     image `image-not-found`, `image-not-here`, `image-in-use`, `image-damaged`, `image-refused`,
+             *     `image-not-understood`, `registry-unreachable`, `registry-unauthorised`, `registry-limited` and
+             *     `registry-answer`.
              */
             reason?: string;
             /** @description The sandbox that it is about. */
@@ -1104,6 +1132,46 @@ export interface components {
             uid: number;
             /** @description In a list: a directory whose names could not be read, and why. */
             unread?: components["schemas"]["ErrorCode"];
+        };
+        /** @description What became of one. */
+        Fork: {
+            /** @description It runs. */
+            sandbox: components["schemas"]["Sandbox"];
+        } | {
+            /** @description There is none, and nothing is left of it. */
+            error: components["schemas"]["ApiError"];
+        };
+        /** @description Asks for a snapshot of a sandbox, and for sandboxes made of it. */
+        ForkSandbox: {
+            /**
+             * Format: int32
+             * @description How many, 1 to 1000.
+             */
+            count?: number;
+            /** @description What they differ in from the sandbox; as in [`ForkSnapshot`]. */
+            sandbox?: components["schemas"]["CreateSandbox"];
+            /** @description What the snapshot has, which stays when they are made. */
+            snapshot?: components["schemas"]["CreateSnapshot"];
+        };
+        /** @description Asks for sandboxes made of a snapshot. */
+        ForkSnapshot: {
+            /**
+             * Format: int32
+             * @description How many, 1 to 1000.
+             */
+            count?: number;
+            /**
+             * @description What they differ in from the sandbox that the snapshot was taken of; see
+             *     [`CreateSandbox::snapshot`]. Of several, names have `-1`, `-2` and so on behind them.
+             */
+            sandbox?: components["schemas"]["CreateSandbox"];
+        };
+        /** @description What became of a request for sandboxes made of a snapshot. */
+        Forks: {
+            /** @description One for each that was asked for. */
+            forks: components["schemas"]["Fork"][];
+            /** @description Of what they were made. */
+            snapshotId: components["schemas"]["SnapshotId"];
         };
         /** @description Lines that were found, sorted by path and line. */
         Found: {
@@ -1724,6 +1792,11 @@ export interface components {
          * @enum {string}
          */
         Restart: "never" | "on_failure" | "always";
+        /** @description Asks for a sandbox to be put back to a snapshot. */
+        RestoreSandbox: {
+            /** @description Which. */
+            snapshot: components["schemas"]["SnapshotId"];
+        };
         /** @description Whether to ask again. */
         Retry: {
             /** @enum {string} */
@@ -1933,10 +2006,74 @@ export interface components {
             target?: components["schemas"]["Target"];
         };
         /**
+         * @description A snapshot as the API shows it.
+         *
+         *     It has the files of the sandbox's home, and of its root file system if that can be written.
+         *     Memory is not in it, and neither are `/tmp`, `/run` and `/dev/shm`.
+         */
+        Snapshot: {
+            /**
+             * Format: int64
+             * @description Bytes that were copied.
+             */
+            copiedBytes: number;
+            /** @description When it was taken. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description When it is deleted; never where nothing is said. */
+            expiresAt?: components["schemas"]["Timestamp"];
+            /**
+             * Format: int64
+             * @description Names of files that were looked at; absent where none had to be.
+             */
+            files?: number;
+            /**
+             * Format: int64
+             * @description How long the sandbox stood still for it, in microseconds; 0 if it did not run.
+             */
+            frozenUs: number;
+            /** @description Its id. */
+            id: components["schemas"]["SnapshotId"];
+            /** @description What the sandbox was made of. */
+            image: string;
+            /** @description Labels that its maker gave it. */
+            labels: {
+                [key: string]: string;
+            };
+            /** @description Limits that sandboxes have that are made of it, unless they are given others. */
+            limits: components["schemas"]["Limits"];
+            /** @description The snapshot that the sandbox came from or had been taken last, if that is there. */
+            parentId?: components["schemas"]["SnapshotId"];
+            /** @description The sandbox that it was taken of, which may be gone. */
+            sandboxId: components["schemas"]["SandboxId"];
+            /** @description That sandbox's name at the time. */
+            sandboxName?: components["schemas"]["SandboxName"];
+            /** @description How strongly the sandbox was isolated. */
+            tier: components["schemas"]["Tier"];
+            /**
+             * Format: int64
+             * @description How long it took, in microseconds.
+             */
+            tookUs: number;
+            /** @description How its files came to be. */
+            way: components["schemas"]["SnapshotWay"];
+        };
+        /**
          * @description Names one snapshot for good.
          * @example snp_0001020304050607abff
          */
         SnapshotId: string;
+        /** @description A page of a list. */
+        SnapshotPage: {
+            /** @description What to ask for the next page with, as `after`; absent on the last one. */
+            next?: components["schemas"]["SnapshotId"];
+            /** @description The snapshots, the oldest first. */
+            snapshots: components["schemas"]["Snapshot"][];
+        };
+        /**
+         * @description How the files of a snapshot came to be.
+         * @enum {string}
+         */
+        SnapshotWay: "rename" | "subvolume" | "reflink" | "copy";
         /**
          * @description Asks for a command to be run. Either `command` or `shell` is there.
          *

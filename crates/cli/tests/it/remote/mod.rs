@@ -10,6 +10,7 @@ mod look;
 mod network;
 mod sandboxes;
 mod secret;
+mod snapshots;
 mod start;
 mod terminal;
 mod under_kill;

@@ -17,6 +17,7 @@ mod network_trust;
 mod places;
 mod preview;
 mod severed;
+mod snapshots;
 mod streams;
 pub(crate) mod support;
 mod tcp;

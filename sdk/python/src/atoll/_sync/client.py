@@ -36,6 +36,7 @@ from .connection import Connection
 from .events import follow
 from .sandbox import Sandbox
 from .secrets import Secrets
+from .snapshots import Snapshot, Snapshots, id_of
 
 SILENCE_SECONDS = 50.0
 """A little more than three of the server's heartbeats."""
@@ -55,6 +56,8 @@ class Atoll:
         self._connection = Connection(host, api_key, silence_timeout)
         self.keys = Keys(self._connection)
         """The keys of the server."""
+        self.snapshots = Snapshots(self._connection)
+        """The snapshots of its sandboxes."""
         self.secrets = Secrets(self._connection)
         """The secrets of the server."""
         self.approvals = Approvals(self._connection)
@@ -77,7 +80,7 @@ class Atoll:
         *,
         name: str | None = None,
         image: str | None = None,
-        snapshot: str | None = None,
+        snapshot: Snapshot | str | None = None,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
@@ -92,14 +95,14 @@ class Atoll:
         """Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks.
 
         `files` is a local directory that it begins with, all of it. Then there is no sandbox if the connection breaks.
-        With the id of a `snapshot` it begins as that, in place of an image. It reaches what `network` says, and nothing
+        With a `snapshot`, or its id, it begins as that, in place of an image. It reaches what `network` says, and nothing
         where nothing is said. Commands like one of `exec_ask`, as in `git push *`, wait for somebody who approves: see
         `exec`.
         """
         request = body(
             name=name,
             image=image,
-            snapshot=snapshot,
+            snapshot=id_of(snapshot),
             env=env,
             labels=labels,
             limits=limits,
@@ -140,7 +143,7 @@ class Atoll:
         name: str,
         *,
         image: str | None = None,
-        snapshot: str | None = None,
+        snapshot: Snapshot | str | None = None,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
@@ -154,7 +157,7 @@ class Atoll:
         """The sandbox of this name, made if there is none. However many ask at once, all get the same."""
         request = body(
             image=image,
-            snapshot=snapshot,
+            snapshot=id_of(snapshot),
             env=env,
             labels=labels,
             limits=limits,

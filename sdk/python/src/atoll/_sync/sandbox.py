@@ -12,11 +12,13 @@ from ..models import (
     Event,
     ExecResult,
     Lifecycle,
+    Limits,
     Missed,
     Port,
     Preview,
     SandboxHealth,
     SandboxInfo,
+    Service,
     ServiceStatus,
     StreamName,
     Timeline,
@@ -25,17 +27,19 @@ from ..models import (
 )
 from ..network import NetworkPolicy
 from ..usage import Usage
+from . import snapshots
 from .connection import Connection
 from .events import follow
 from .execs import Exec, Execs
 from .files import Files
 from .git import Git
+from .snapshots import Forks, Snapshot
 
 
 class Sandbox:
     """A sandbox.
 
-    As a context manager it deletes the sandbox at the end, if it was made by `create`; one that was there, or
+    As a context manager it deletes the sandbox at the end, if it was made by `create` or a fork; one that was there, or
     that was asked for by name, is left as it is.
     """
 
@@ -115,6 +119,50 @@ class Sandbox:
     def delete(self) -> SandboxInfo:
         """Deletes it; on return its name is free."""
         return self._change("DELETE", "")
+
+    def snapshot(
+        self, *, labels: Mapping[str, str] | None = None, delete_after: float | None = None
+    ) -> Snapshot:
+        """Takes a snapshot of its files, to go back to and to make others of; `delete_after` is in seconds.
+
+        If it runs it stands still meanwhile, and notices nothing but the time: `info` says how much, and how it was
+        done.
+        """
+        return snapshots.take(self._connection, self._path, labels, delete_after)
+
+    def fork(
+        self,
+        *,
+        count: int = 1,
+        name: str | None = None,
+        env: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        lifecycle: Lifecycle | None = None,
+        services: Sequence[Service] | None = None,
+        network: NetworkPolicy | None = None,
+        exec_ask: Sequence[str] | None = None,
+        snapshot_labels: Mapping[str, str] | None = None,
+        snapshot_delete_after: float | None = None,
+    ) -> Forks:
+        """Takes a snapshot, which stays, and makes sandboxes of it; see `Snapshot.fork`."""
+        sandbox = body(
+            name=name,
+            env=env,
+            labels=labels,
+            limits=limits,
+            lifecycle=lifecycle,
+            services=services,
+            network=network,
+            exec_ask=exec_ask,
+        )
+        snapshot = body(labels=snapshot_labels, delete_after_ms=milliseconds(snapshot_delete_after))
+        return snapshots.fork(self._connection, self._path, count, sandbox, snapshot)
+
+    def restore(self, snapshot: Snapshot | str) -> SandboxInfo:
+        """Puts it back to a snapshot: what it has kept since is gone. If it runs, it is started anew."""
+        self.info = snapshots.restore(self._connection, self._path, snapshot)
+        return self.info
 
     def set_lifecycle(self, lifecycle: Lifecycle) -> SandboxInfo:
         """Sets the times of its lifecycle, and begins its lease anew."""
