@@ -67,7 +67,7 @@ async fn audit(
     headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, Failure> {
-    let after: Option<u64> = last_event_id(&headers)?.or(query.one("after")?);
+    let (came_back, asked) = (last_event_id(&headers)?, query.one::<u64>("after")?);
     let sandbox = query.one::<String>("sandbox")?;
     let kinds = query.all::<String>("kind")?;
     let count: Option<usize> = query.one("page_count")?;
@@ -75,11 +75,12 @@ async fn audit(
     let sandbox = sandbox.map(|text| text.parse::<Named>()?.find(&app)).transpose()?;
     let filter = Filter { sandbox, kinds };
     let last = *app.engine.audit().last().borrow();
-    if after.is_some_and(|after| after > last) {
-        let message = format!("there is no record {}, the latest is {last}", after.unwrap_or(0));
+    if let Some(beyond) = [came_back, asked].into_iter().flatten().find(|number| *number > last) {
+        let message = format!("there is no record {beyond}, the latest is {last}");
         let next_step = "leave `after` and `Last-Event-ID` away";
         return Err(Failure::field("after", message).next_step(next_step));
     }
+    let after = came_back.or(asked);
     let most = AUDIT_PAGE_COUNT_MAX;
     if count.is_some_and(|count| count == 0 || count > most) {
         return Err(Failure::field("page_count", format!("page_count is from 1 to {most}")));
