@@ -33,6 +33,12 @@ pub enum SnapshotError {
         /// What was asked for: a snapshot or a restore.
         what: &'static str,
     },
+    /// It runs, and its processes cannot be made to stand still on this host.
+    #[error("sandbox {id} runs, and its processes cannot stand still for a snapshot on this host")]
+    CannotFreeze {
+        /// The sandbox.
+        id: SandboxId,
+    },
     /// What is below it is not what is below the sandbox.
     #[error("snapshot {snapshot} is of another image than sandbox {id}")]
     OtherImage {
@@ -75,6 +81,14 @@ impl SnapshotError {
                 let mut answer = hopeless(ErrorCode::WrongState, self, next_step);
                 answer.details.sandbox_id = Some(*id);
                 answer.details.state = Some(*state);
+                answer
+            }
+            Self::CannotFreeze { id } => {
+                let next_step = "stop it, take the snapshot, and start it again; \
+                                 `atoll doctor` says what is missing";
+                let mut answer = hopeless(ErrorCode::UnsupportedByTier, self, next_step);
+                answer.details.sandbox_id = Some(*id);
+                answer.details.capability = Some("pause".to_owned());
                 answer
             }
             Self::OtherImage { id, .. } => {

@@ -28,7 +28,8 @@ impl Owner {
         let unmade = |source| OperationError::Random { id, source };
         let snapshot = SnapshotId::from_random(snapshot.map_err(unmade)?);
         let layer = LayerId::from_random(layer.map_err(unmade)?);
-        let kept = Kept::of(&self.record, snapshot, layer, request, self.shared.clock.now());
+        let mut kept = Kept::of(&self.record, snapshot, layer, request, self.shared.clock.now());
+        kept.parent = kept.parent.filter(|parent| self.shared.snapshots.get(*parent).is_some());
         let (shared, begun) = (self.shared.clone(), Instant::now());
         shared.snapshots.begin(kept.clone(), &shared.records).await?;
         // Nothing is collected meanwhile.
@@ -81,7 +82,7 @@ impl Owner {
             return Err(lacks("snapshot").into());
         }
         match state {
-            State::Running if !can.pause => Err(lacks("pause").into()),
+            State::Running if !can.pause => Err(SnapshotError::CannotFreeze { id }),
             State::Running => Ok(Processes::Running),
             State::Paused => Ok(Processes::Frozen),
             State::Stopped => Ok(Processes::None),

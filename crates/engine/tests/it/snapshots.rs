@@ -8,8 +8,8 @@ use atoll_api::snapshot::{
     CreateSnapshot, Fork, ForkSnapshot, ListSnapshots, Snapshot, SnapshotWay,
 };
 use atoll_engine::Engine;
-use atoll_engine::backend::Processes;
-use atoll_engine::backend::fake::{Call, Moment};
+use atoll_engine::backend::fake::{Call, Fake, Moment};
+use atoll_engine::backend::{Backend as _, Capabilities, Processes};
 use atoll_engine::error::{CreateError, SnapshotError};
 use std::time::Duration;
 
@@ -81,6 +81,26 @@ fn a_snapshot_that_fails_leaves_the_sandbox_as_it_was_and_nothing_listed() {
             engine.shutdown().await;
         });
     }
+}
+
+#[test]
+fn what_cannot_stand_still_is_stopped_first() {
+    let world = World::new();
+    live(async {
+        let can = Fake::on(&world.host).capabilities();
+        let backend = Fake::on(&world.host).with(Capabilities { pause: false, ..can });
+        let engine = world.start_with(backend).await;
+        let id = engine.create(named("web")).await.unwrap().id;
+        let refused = engine.snapshot(id, CreateSnapshot::default()).await.unwrap_err().to_api();
+        assert_eq!(refused.details.capability.as_deref(), Some("pause"));
+        assert!(refused.next_step.contains("stop it"), "{refused:?}");
+        engine.stop(id).await.unwrap();
+        let first = snapshot(&engine, id).await;
+        // One that is gone is nobody's parent.
+        engine.delete_snapshot(first.id).await.unwrap();
+        assert_eq!(snapshot(&engine, id).await.parent_id, None);
+        engine.shutdown().await;
+    });
 }
 
 #[test]
