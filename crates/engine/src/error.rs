@@ -211,6 +211,12 @@ pub enum OperationError {
         /// What was asked for.
         name: String,
     },
+    /// It was made without a network.
+    #[error("sandbox {id} was made without a network, and cannot get one")]
+    NoNetwork {
+        /// The sandbox.
+        id: SandboxId,
+    },
     /// The tier cannot do it.
     #[error("the tier {tier} of sandbox {id} lacks {capability} on this host")]
     Unsupported {
@@ -488,6 +494,13 @@ impl OperationError {
                 hopeless(ErrorCode::NotFound, self, "list the services that it has")
             }
             Self::Unsupported { capability, .. } => unsupported(self, capability),
+            Self::NoNetwork { .. } => {
+                let next_step = "make a sandbox with a network, by `atoll create --network FILE`, or \
+                                 `network`; {} is one that reaches nothing until that is changed";
+                let mut answer = hopeless(ErrorCode::UnsupportedByTier, self, next_step);
+                answer.details.capability = Some("network".to_owned());
+                answer
+            }
             Self::Busy { .. } => ApiError {
                 retry: Retry::After { after_ms: BUSY_RETRY_MS },
                 ..plain(ErrorCode::Capacity, self, "ask again a little later")
@@ -540,6 +553,7 @@ impl OperationError {
             | Self::NotRunning { id, .. }
             | Self::NoService { id, .. }
             | Self::Unsupported { id, .. }
+            | Self::NoNetwork { id }
             | Self::Network { id, .. }
             | Self::Prepare { id, .. }
             | Self::Gateway { id, .. }

@@ -100,9 +100,11 @@ impl Owner {
     ) -> Result<NetworkPolicy, OperationError> {
         let id = self.record.id;
         let (tier, capability) = (self.record.tier, "network");
-        let (Some(known), Some(gateway)) = (&self.record.network, self.shared.gateway.clone())
-        else {
+        let Some(gateway) = self.shared.gateway.clone() else {
             return Err(OperationError::Unsupported { id, tier, capability });
+        };
+        let Some(known) = &self.record.network else {
+            return Err(OperationError::NoNetwork { id });
         };
         let understood = crate::engine::network_can_be(&self.shared, &policy)
             .map_err(|source| OperationError::Network { id, source })?;

@@ -64,6 +64,23 @@ fn rules_are_shown_set_and_added_to() {
     });
 }
 
+#[test]
+fn one_that_was_made_without_says_how_it_is_made_with_one() {
+    with_sandbox(|project, _, _| {
+        said(project, &["create", "alone"]);
+        assert_eq!(said(project, &["network", "show", "alone"]), "null\n");
+        let ran = ask(project, &["network", "add", "alone", "--allow-host", "a.test"]);
+        assert_eq!(ran.code(), Some(1), "{}", ran.text());
+        for words in ["made without a network", "atoll create --network FILE"] {
+            assert!(ran.stderr().contains(words), "{}", ran.text());
+        }
+        // The control: one that reaches nothing at first can get more.
+        let nothing = project.write("nothing.json", "{}");
+        said(project, &["create", "later", "--network", nothing.to_str().unwrap()]);
+        said(project, &["network", "add", "later", "--allow-host", "a.test"]);
+    });
+}
+
 /// What is said of the network beside what a command prints.
 fn told(text: &str) -> Vec<String> {
     let lines = text.lines().filter_map(|line| line.find("atoll: network: ").map(|at| &line[at..]));
