@@ -5,7 +5,7 @@
 //! | where a server is | [`Endpoint`] |
 //! | what can be asked | [`Client`] |
 //! | how it can fail | [`ClientError`] |
-//! | what is followed as it happens | [`events`], [`followed`], [`attach`] |
+//! | what is followed as it happens | [`events`], [`followed`], [`attach`], [`images`] |
 //!
 //! Every request has a connection of its own, which is cheap on a unix socket and cannot
 //! be stale. Nothing is sent twice by itself: whether that is safe is in the error.
@@ -26,6 +26,7 @@ pub mod events;
 mod execs;
 mod files;
 pub mod followed;
+pub mod images;
 mod keys;
 mod ports;
 mod sandboxes;

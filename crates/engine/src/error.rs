@@ -360,6 +360,7 @@ fn of_backend(error: &dyn std::error::Error, source: &BackendError) -> ApiError 
             answer.details.field = Some("image".to_owned());
             answer
         }
+        BackendError::Images { source } => source.to_api(),
         BackendError::DiskFull { .. } => {
             let next_step = "delete sandboxes that are not needed, then ask again";
             let mut answer = plain(ErrorCode::Capacity, error, next_step);

@@ -13,6 +13,7 @@ use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{CreateSandbox, Sandbox};
 use atoll_engine::clock::Clock;
 use atoll_engine::error::CreateError;
+use atoll_engine::images::Images;
 use atoll_engine::records::RecordsError;
 use atoll_engine::{Beside, Engine, Got, Inside, Wake};
 use std::future::Future;
@@ -25,6 +26,8 @@ use tokio::time::Instant;
 pub(crate) struct App {
     pub(crate) config: Config,
     pub(crate) engine: Arc<Engine>,
+    /// Images, where sandboxes are made of some.
+    pub(crate) images: Option<Images>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) keys: Arc<KeyStore>,
     /// The user whose unix socket it is.

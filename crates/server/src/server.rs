@@ -13,6 +13,7 @@ use crate::rate::Rates;
 use crate::routes;
 use atoll_engine::Engine;
 use atoll_engine::clock::Clock;
+use atoll_engine::images::Images;
 use axum::Router;
 use std::future::Future;
 use std::io;
@@ -49,6 +50,7 @@ pub struct Server {
     parts: Parts,
     previews: Previews,
     names: Vec<String>,
+    images: Option<Images>,
     listeners: Vec<Listener>,
 }
 
@@ -66,7 +68,7 @@ impl Server {
     /// A server that does not listen anywhere yet.
     pub fn new(parts: Parts) -> Self {
         let previews = Previews::default();
-        Self { parts, previews, names: Vec::new(), listeners: Vec::new() }
+        Self { parts, previews, names: Vec::new(), images: None, listeners: Vec::new() }
     }
 
     /// Sets how previews are served.
@@ -81,6 +83,13 @@ impl Server {
     #[must_use]
     pub fn with_names(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.names.extend(names.into_iter().map(|name| name.to_ascii_lowercase()));
+        self
+    }
+
+    /// Has images, which can be pulled, listed and removed.
+    #[must_use]
+    pub fn with_images(mut self, images: Images) -> Self {
+        self.images = Some(images);
         self
     }
 
@@ -143,7 +152,7 @@ impl Server {
 impl Server {
     /// Says of each listener what it is for, and makes what all requests have in common.
     fn build(self) -> (Arc<App>, Vec<Listener>) {
-        let Self { parts, previews, names, mut listeners } = self;
+        let Self { parts, previews, names, images, mut listeners } = self;
         let Parts { config, engine, clock, keys, owner_uid, records_folder } = parts;
         let is_apart =
             listeners.iter().any(|one| matches!(one, Listener::Tcp(_, Serves::Previews)));
@@ -169,6 +178,7 @@ impl Server {
             names,
             config,
             engine,
+            images,
             clock,
             keys,
             owner_uid,

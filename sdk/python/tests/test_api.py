@@ -32,6 +32,11 @@ LEFT_OUT = {
     "get_metrics": "for what collects metrics",
     "get_openapi": "for tools",
     "ask_approval": "for `atoll apply`",
+    "list_images": "not yet; `atoll image` does it",
+    "get_image": "not yet; `atoll image` does it",
+    "pull_image": "not yet; `atoll image` does it",
+    "delete_image": "not yet; `atoll image` does it",
+    "prune_images": "not yet; `atoll image` does it",
 }
 """Operations without a verb."""
 
@@ -44,6 +49,10 @@ UNSENT = {
     "fork_sandbox.sandbox.snapshot": "it is one of the sandbox in the path",
     "fork_snapshot.sandbox.workspace": "it begins with the files of the snapshot",
     "fork_sandbox.sandbox.workspace": "likewise",
+    "fork_snapshot.sandbox.image_pull": "likewise",
+    "fork_sandbox.sandbox.image_pull": "likewise",
+    "create_sandbox.image_pull": "not yet; `atoll create --pull` does",
+    "get_or_create_sandbox.image_pull": "likewise",
     "read_archive.format": "uncompressed is faster where both are on one machine",
     "write_archive.format": "likewise",
     "read_file.range": "`offset` and `length` say it",

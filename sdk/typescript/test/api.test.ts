@@ -32,12 +32,19 @@ const LEFT_OUT = {
   get_metrics: "for what collects metrics",
   get_openapi: "for tools",
   ask_approval: "for `atoll apply`",
+  list_images: "not yet; `atoll image` does it",
+  get_image: "not yet; `atoll image` does it",
+  pull_image: "not yet; `atoll image` does it",
+  delete_image: "not yet; `atoll image` does it",
+  prune_images: "not yet; `atoll image` does it",
 };
 
 /** What requests may have and the SDK never says. */
 const UNSENT = {
   "get_or_create_sandbox.name": "it is in the path",
   "list_denials.within_ms": "the result of a command has those of its time",
+  "create_sandbox.image_pull": "not yet; `atoll create --pull` does",
+  "get_or_create_sandbox.image_pull": "likewise",
   "write_archive.format": "uncompressed is faster where both are on one machine",
   "list_usage.format": "for spreadsheets: `atoll usage --csv`",
   "read_file.range": "`offset` and `length` say it",

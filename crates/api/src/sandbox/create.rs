@@ -3,6 +3,7 @@
 use super::Workspace;
 use crate::exec::{ExecPattern, PATTERNS_COUNT_MAX};
 use crate::id::SnapshotId;
+use crate::image::ImagePull;
 use crate::name::SandboxName;
 use crate::network::NetworkPolicy;
 use crate::object::{object, some_object};
@@ -38,12 +39,17 @@ pub struct CreateSandbox {
     #[serde(default)]
     pub name: Option<SandboxName>,
     /// What it is made of. `host`, the default, is the system of the machine itself, read-only.
-    /// Else the absolute path, on the server's machine, of a directory with a root file system, or of
-    /// a tar archive of one (plain, gzip or zstd): it can be written where the flag
-    /// `writable_root` says so. A path needs a key of scope `admin`.
+    /// Else an image: the name of one of a registry, as in `python:3.12-slim`; or on the server's machine
+    /// `oci:/PATH[:TAG]`, `oci-archive:/PATH[:TAG]`, `docker-archive:/PATH[:NAME]`, or the absolute path of
+    /// one of these, of a directory with a root file system, or of a tar archive of one (plain, gzip or
+    /// zstd). It can be written where the flag `writable_root` says so. What is on the server's machine, and
+    /// a registry that is spoken to without TLS (`http://…`), need a key of scope `admin`.
     #[serde(default = "host_image")]
     #[schema(min_length = 1, max_length = 512)]
     pub image: String,
+    /// Whether an image of a registry is pulled.
+    #[serde(default, skip_serializing_if = "ImagePull::is_default")]
+    pub image_pull: ImagePull,
     /// The snapshot that it begins with, in place of an image. Environment, limits, services, the
     /// commands to ask about and the network are those of the sandbox that the snapshot was taken
     /// of, where nothing else is said here: variables one by one, everything else as a whole. No
@@ -90,6 +96,7 @@ impl Default for CreateSandbox {
         Self {
             name: None,
             image: host_image(),
+            image_pull: ImagePull::default(),
             snapshot: None,
             env: Env::default(),
             limits: Limits::default(),

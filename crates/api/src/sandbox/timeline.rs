@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub enum Stage {
     /// The request was checked and admitted.
     Accepted,
+    /// Its image is there, pulled or unpacked if it was not.
+    ImageReady,
     /// It is recorded, and has its place on the host.
     Allocated,
     /// Its files can be used.
@@ -27,6 +29,9 @@ pub struct Timeline {
     /// The request was checked and admitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted_us: Option<u64>,
+    /// Its image is there, pulled or unpacked if it was not; absent if that is `host`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_ready_us: Option<u64>,
     /// It is recorded, and has its place on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocated_us: Option<u64>,
@@ -53,6 +58,7 @@ impl Timeline {
     pub fn mark(&mut self, stage: Stage, at_us: u64) {
         let place = match stage {
             Stage::Accepted => &mut self.accepted_us,
+            Stage::ImageReady => &mut self.image_ready_us,
             Stage::Allocated => &mut self.allocated_us,
             Stage::FilesystemReady => &mut self.filesystem_ready_us,
             Stage::RuntimeReady => &mut self.runtime_ready_us,

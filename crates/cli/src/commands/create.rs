@@ -6,6 +6,7 @@ use crate::remote::workspace::{Packing, Source};
 use crate::remote::{self, Remote};
 use crate::status::Status;
 use atoll_api::id::SnapshotId;
+use atoll_api::image::ImagePull;
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::CreateSandbox;
 use atoll_store::pack::{LeftOut, PackError};
@@ -24,12 +25,15 @@ pub(crate) struct Args {
     /// Give the sandbox of that name if there is one, as it is
     #[arg(long, requires = "name")]
     get: bool,
-    /// The root file system: host, or a directory of the server's machine
+    /// What it is made of: host, an image as in python:3.12-slim, or a path on the server's machine
     #[arg(long, value_name = "IMAGE", default_value = "host")]
     image: String,
     /// The snapshot that it begins with, in place of an image
     #[arg(long, value_name = "ID", conflicts_with = "image")]
     snapshot: Option<SnapshotId>,
+    /// Whether an image of a registry is pulled
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "missing")]
+    pull: Pull,
     /// The files that it begins with: a directory, which is sent without what its ignore files
     /// hide, or the URL of a repository; they come to /home/user/workspace
     #[arg(long, value_name = "PATH|URL")]
@@ -65,10 +69,32 @@ fn tell(left_out: &LeftOut) {
     std::io::stderr().write_all(text.as_bytes()).ok();
 }
 
+/// When an image is pulled.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Pull {
+    /// If it is not there
+    Missing,
+    /// Not even then
+    Never,
+    /// Also if it is there
+    Always,
+}
+
+impl From<Pull> for ImagePull {
+    fn from(pull: Pull) -> Self {
+        match pull {
+            Pull::Missing => Self::Missing,
+            Pull::Never => Self::Never,
+            Pull::Always => Self::Always,
+        }
+    }
+}
+
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     let mut wanted = CreateSandbox {
         name: args.name.clone(),
         image: args.image,
+        image_pull: args.pull.into(),
         snapshot: args.snapshot,
         ..args.wanted.request()?
     };

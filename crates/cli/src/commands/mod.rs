@@ -13,6 +13,7 @@ mod events;
 mod exec;
 mod expose;
 mod fork;
+mod image;
 mod keys;
 mod list;
 mod logs;
@@ -74,6 +75,7 @@ pub(crate) enum Command {
     Events(events::Args),
     Usage(usage::Args),
     Approvals(approvals::Args),
+    Image(image::Args),
     Keys(keys::Args),
     Secret(secret::Args),
     Completions(completions::Args),
@@ -112,6 +114,7 @@ impl Command {
             Self::Events(args) => events::run(args),
             Self::Usage(args) => usage::run(args),
             Self::Approvals(args) => approvals::run(args),
+            Self::Image(args) => image::run(args),
             Self::Keys(args) => keys::run(args),
             Self::Secret(args) => secret::run(args),
             Self::Completions(args) => completions::run(args),

@@ -4,7 +4,7 @@ use crate::env;
 use crate::error::CliError;
 use crate::serve::{self, DnsName, Format, Level};
 use crate::status::Status;
-use atoll_api::policy::UpstreamProxy;
+use atoll_api::policy::{Bytes, UpstreamProxy};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -58,7 +58,25 @@ pub(crate) struct Args {
     #[arg(long, hide = true)]
     detached: bool,
     #[command(flatten)]
+    images: Images,
+    #[command(flatten)]
     previews: Previews,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Images")]
+struct Images {
+    /// File with names and passwords for registries, as `docker login` writes it
+    ///
+    /// Programs that such a file names are not run.
+    #[arg(long, value_name = "FILE")]
+    registry_config: Option<PathBuf>,
+    /// Most that images may take on the disk, as in 50GiB [default: what is free]
+    #[arg(long, value_name = "SIZE")]
+    images_max: Option<Bytes>,
+    /// What images leave free of the disk [default: 512MiB, or a twentieth of a small disk]
+    #[arg(long, value_name = "SIZE")]
+    images_leave: Option<Bytes>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -95,7 +113,7 @@ fn proxy(flag: Option<OsString>) -> Result<Option<UpstreamProxy>, CliError> {
 
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     let Args { state, socket, listen, print_key, sandboxes_max, upstream_proxy, .. } = args;
-    let Args { server_name, previews, log_format, log_level, detached, .. } = args;
+    let Args { server_name, images, previews, log_format, log_level, detached, .. } = args;
     if detached {
         // One that leads a session already has none to leave.
         rustix::process::setsid().ok();
@@ -114,6 +132,11 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         first_key: if print_key { serve::FirstKey::Print } else { serve::FirstKey::Keep },
         sandboxes_max: sandboxes_max.map(NonZeroUsize::get),
         proxy: proxy(upstream_proxy)?,
+        images: serve::images::Wanted {
+            logins: images.registry_config,
+            bytes_max: images.images_max.map(|size| size.0),
+            free_bytes: images.images_leave.map(|size| size.0),
+        },
         log_format,
         log_level,
     })

@@ -10,7 +10,7 @@ use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
 /// Certificates of authorities in PEM; none where there is no such file.
-pub(super) fn roots() -> Vec<u8> {
+pub(crate) fn roots() -> Vec<u8> {
     let known = || BUNDLES.iter().find_map(|path| fs::read(path).ok());
     named_roots().or_else(known).unwrap_or_default()
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | where things are | [`places`] |
 //! | how the unix socket is taken and given back | [`socket`] |
+//! | which images there are | [`images`] |
 //! | how many sandboxes and connections there may be | [`capacity`] |
 //! | what is logged | [`log`] |
 //! | by which names it is asked | [`name`] |
@@ -16,6 +17,7 @@
 mod capacity;
 mod end;
 mod first_key;
+pub(crate) mod images;
 mod log;
 mod name;
 mod notify;
@@ -28,6 +30,7 @@ use crate::status::Status;
 use atoll_api::policy::UpstreamProxy;
 use atoll_engine::backend::Container;
 use atoll_engine::clock::SystemClock;
+use atoll_engine::images::Images;
 use atoll_engine::{Config, Engine};
 use atoll_server::{KeyStore, Parts, Previews, Server};
 use capacity::Capacity;
@@ -59,6 +62,7 @@ pub(crate) struct Wanted {
     pub(crate) sandboxes_max: Option<usize>,
     /// What the gateway goes through.
     pub(crate) proxy: Option<UpstreamProxy>,
+    pub(crate) images: images::Wanted,
     pub(crate) log_format: Format,
     pub(crate) log_level: Level,
 }
@@ -99,6 +103,8 @@ pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
                 .because(error)
         })?
         .trusting(crate::env::SSL_CERT_FILE.path());
+    let images = images::open(&places, wanted.images)?;
+    let backend = backend.with_images(images.clone());
     capacity::without_core();
     let sockets = tcp.len() + previews_tcp.len() + 1;
     let capacity = Capacity::of(capacity::raise(), sockets, wanted.sandboxes_max)?;
@@ -115,6 +121,7 @@ pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
         .map_err(|error| CliError::new("cannot start threads").because(error))?;
     let served = runtime.block_on(serve(Prepared {
         backend,
+        images,
         capacity,
         keys,
         places: &places,
@@ -156,6 +163,7 @@ fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, CliError> {
 /// Everything that a server is made of.
 struct Prepared<'a> {
     backend: Container,
+    images: Images,
     capacity: Capacity,
     keys: KeyStore,
     places: &'a Places,
@@ -170,7 +178,7 @@ struct Prepared<'a> {
 
 async fn serve(prepared: Prepared<'_>) -> Result<Status, CliError> {
     let Prepared { backend, capacity, keys, places, unix, tcp, .. } = prepared;
-    let Prepared { previews_tcp, previews, names, proxy, signals, .. } = prepared;
+    let Prepared { previews_tcp, previews, names, proxy, signals, images, .. } = prepared;
     let clock = Arc::new(SystemClock);
     if let Some(proxy) = &proxy {
         // Without its login.
@@ -202,6 +210,7 @@ async fn serve(prepared: Prepared<'_>) -> Result<Status, CliError> {
     })
     .with_previews(previews)
     .with_names(names)
+    .with_images(images)
     .on_unix(net::UnixListener::from_std(unix.listener().map_err(failed)?).map_err(failed)?);
     tracing::info!(socket = %places.socket.display(), "listening");
     for listener in tcp {

@@ -12,8 +12,10 @@ mod progress;
 pub use container::Container;
 pub use progress::Progress;
 
+use crate::images::ImageError;
 use crate::usage::Measured;
 use atoll_api::id::{LayerId, SandboxId};
+use atoll_api::image::ImagePull;
 use atoll_api::sandbox::{Env, Limits, Tier};
 use atoll_api::snapshot::SnapshotWay;
 use atoll_store::secret::Value;
@@ -22,12 +24,15 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a sandbox is made of. Everything is resolved: defaults are filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// The image; with a layer, the one that this was made over.
     pub image: String,
+    /// Whether that is pulled. Only [`Backend::create`] looks at it.
+    pub pull: ImagePull,
     /// The layer that it begins with, with all that are below that one. Only
     /// [`Backend::create`] looks at it.
     pub layer: Option<LayerId>,
@@ -149,6 +154,12 @@ pub enum BackendError {
         image: String,
         /// Why.
         reason: String,
+    },
+    /// The image cannot be had.
+    #[error("the image cannot be had")]
+    Images {
+        /// Why.
+        source: Arc<ImageError>,
     },
     /// A disk has no room left.
     #[error("no space is left {step}")]

@@ -268,6 +268,7 @@ fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateErr
         cause: None,
         state_since: now,
         image: request.image.clone(),
+        image_pull: request.image_pull,
         layer: from.as_ref().map(|kept| kept.layer),
         snapshot: from.as_ref().map(|kept| kept.id),
         tier,

@@ -139,7 +139,7 @@ impl ImageError {
         }
     }
 
-    pub(super) fn of_layer(error: LayerError) -> Self {
+    pub(crate) fn of_layer(error: LayerError) -> Self {
         match error {
             LayerError::Unpack { source: UnpackError::NoRoom(source), .. } => {
                 Self::NoRoom { source: Arc::new(source) }

@@ -20,6 +20,7 @@ pub use jobs::{Following, Progress};
 pub use registry::{Outside, Proxies};
 
 pub use atoll_store::catalog::Image as Stored;
+pub use atoll_store::room::Quota;
 
 use crate::error::chain;
 use atoll_api::image::{Image as Shown, ImageConfig, ImageName, ImagePull, Pruned};
@@ -29,7 +30,6 @@ use atoll_store::digest::Digest;
 use atoll_store::import::Store;
 use atoll_store::layer::Pin;
 use atoll_store::oci::Source;
-use atoll_store::room::Quota;
 use jobs::Jobs;
 use registry::Registry;
 use std::collections::BTreeSet;

@@ -5,6 +5,7 @@ use crate::exposure::Exposures;
 use crate::gateway::Remembered;
 use atoll_api::exec::ExecPattern;
 use atoll_api::id::{LayerId, SandboxId, SnapshotId};
+use atoll_api::image::ImagePull;
 use atoll_api::name::SandboxName;
 use atoll_api::octets::Octets;
 use atoll_api::sandbox::{Env, Hold, Lifecycle, Limits, Sandbox, State, Tier, Timeline};
@@ -34,6 +35,9 @@ pub struct Record {
     pub state_since: Timestamp,
     /// What it was made of.
     pub image: String,
+    /// Whether that was to be pulled.
+    #[serde(default)]
+    pub image_pull: ImagePull,
     /// The layer that it began with.
     #[serde(default)]
     pub layer: Option<LayerId>,
@@ -83,6 +87,7 @@ impl Record {
         env.0.extend(network.map(Remembered::variables).unwrap_or_default());
         Spec {
             image: self.image.clone(),
+            pull: self.image_pull,
             layer: self.layer,
             hostname: self.hostname(),
             env,

@@ -50,6 +50,7 @@ fn record(n: u8, name: Option<&str>) -> Record {
         cause: None,
         state_since: Timestamp::from_unix_us(1_800_000_000_000_001).unwrap(),
         image: "host".to_owned(),
+        image_pull: atoll_api::image::ImagePull::Missing,
         layer: None,
         snapshot: None,
         tier: Tier::Container,

@@ -166,15 +166,15 @@ pub fn etc(
     Ok(directory)
 }
 
-/// What the `/etc` of the root file system at `image` needs for `account` where it is shown as
-/// it is: names of files and what they are made of. Its own accounts stay.
+/// What the `/etc` of a root file system needs for `account` where it is shown as it is: names of
+/// files and what they are made of. Its own accounts stay, as `read` gives its files.
 #[must_use]
 pub fn etc_additions(
-    image: &Path,
+    read: impl Fn(&Path) -> Option<String>,
     account: &Account,
     names: Names<'_>,
 ) -> Vec<(&'static str, Made)> {
-    let read = |name: &str| read_in(image, &Path::new("etc").join(name)).unwrap_or_default();
+    let read = |name: &str| read(&Path::new("etc").join(name)).unwrap_or_default();
     let merged = |(name, made): (&'static str, Made)| match (name, made) {
         ("passwd" | "group", Made::Text(ours)) => {
             Some((name, Made::Text(merged(&read(name), &ours, &account.name))))
@@ -183,23 +183,6 @@ pub fn etc_additions(
         (_, made) => Some((name, made)),
     };
     generated(account, names).into_iter().filter_map(merged).collect()
-}
-
-/// Reads a file of an image that nobody vouches for: behind no link, and of bounded length.
-fn read_in(image: &Path, path: &Path) -> io::Result<String> {
-    use rustix::fs::{Mode, OFlags, ResolveFlags};
-    const BYTES_MAX: u64 = 1 << 20;
-    let flags = OFlags::CLOEXEC;
-    let root = rustix::fs::open(image, flags | OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let flags = flags | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)?;
-    let file = std::fs::File::from(file);
-    let mut text = String::new();
-    if file.metadata()?.is_file() {
-        io::Read::read_to_string(&mut io::Read::take(file, BYTES_MAX), &mut text)?;
-    }
-    Ok(text)
 }
 
 /// Lines of passwd(5) or group(5): those of the image, with those of ours whose names it
@@ -533,7 +516,8 @@ mod tests {
     fn accounts_of_an_image_stay_and_ours_comes_first() {
         let image = tempfile::tempdir().unwrap();
         let added = |name: &str| {
-            let all = etc_additions(image.path(), &account(), Names::Fixed("box"));
+            let read = |path: &Path| std::fs::read_to_string(image.path().join(path)).ok();
+            let all = etc_additions(read, &account(), Names::Fixed("box"));
             all.into_iter().find(|(own, _)| *own == name).map(|(_, made)| match made {
                 Made::Text(text) => text,
                 Made::Link(to) => panic!("{name} leads to {to:?}"),

@@ -14,6 +14,7 @@ mod events;
 mod execs;
 mod files;
 mod git;
+mod images;
 mod keys;
 mod network;
 mod ports;
@@ -32,6 +33,7 @@ use crate::error::Failure;
 use crate::extract::Named;
 use crate::request;
 use atoll_api::error::ErrorCode;
+use atoll_api::image::ImageProgress;
 use atoll_api::sandbox::Event;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -79,6 +81,7 @@ pub fn openapi() -> OpenApi {
         (Named::name().into_owned(), Named::schema()),
         (LabelFilter::name().into_owned(), LabelFilter::schema()),
         (UsageFormat::name().into_owned(), UsageFormat::schema()),
+        (ImageProgress::name().into_owned(), ImageProgress::schema()),
     ];
     Event::schemas(&mut more);
     execs::schemas(&mut more);
@@ -106,6 +109,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(snapshots::routes())
         .merge(usage::routes())
         .merge(git::routes())
+        .merge(images::routes())
         .merge(wait::routes())
 }
 

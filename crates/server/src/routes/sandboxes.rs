@@ -16,6 +16,7 @@ use atoll_api::sandbox::{
     CREATE_WITH_ARCHIVE, CreateSandbox, Cursor, Lifecycle, ListSandboxes, Sandbox, SandboxHealth,
     SandboxPage, State as SandboxState, Timeline,
 };
+use atoll_engine::images::is_for_admins;
 use atoll_engine::{Archive, Beside, Wake};
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
@@ -129,7 +130,8 @@ async fn create(
 
 /// A path is read with the server's rights, so it is for those who may do everything.
 fn may_name_image(caller: Caller, request: &CreateSandbox) -> Result<(), Failure> {
-    if request.image.starts_with('/') && caller.scope() < Scope::Admin {
+    let is_host = request.image == "host";
+    if !is_host && is_for_admins(&request.image) && caller.scope() < Scope::Admin {
         return Err(Failure::scope(Scope::Admin));
     }
     Ok(())

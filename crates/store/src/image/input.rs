@@ -12,6 +12,9 @@ use std::rc::Rc;
 /// Enough of an archive to tell how it is compressed.
 const START: usize = 8;
 
+/// Archives are made of blocks of so many bytes.
+const BLOCK: u64 = 512;
+
 enum Compression {
     None,
     Gzip,
@@ -48,6 +51,8 @@ pub(crate) struct Input<'r> {
     given: u64,
     limits: Limits,
     hasher: Sha256,
+    /// It may end within the last block: some tools fill that one up only where more follows.
+    may_end_early: bool,
 }
 
 impl<'r> Input<'r> {
@@ -71,7 +76,14 @@ impl<'r> Input<'r> {
             }
             Compression::Other(name) => return Err(UnpackError::Compression { name }),
         };
-        Ok(Self { inner, taken, given: 0, limits, hasher: Sha256::new() })
+        let (hasher, may_end_early) = (Sha256::new(), false);
+        Ok(Self { inner, taken, given: 0, limits, hasher, may_end_early })
+    }
+
+    /// Takes what is missing of the last block as zeros, where a digest shows that nothing else is
+    /// missing.
+    pub(super) fn let_end_early(&mut self) {
+        self.may_end_early = true;
     }
 
     /// Reads to the end, and gives the sha256 of all there was.
@@ -84,6 +96,9 @@ impl<'r> Input<'r> {
 impl Read for Input<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
+        if count == 0 && self.may_end_early && !buffer.is_empty() {
+            return Ok(self.fill_up(buffer));
+        }
         self.given += count as u64;
         let Limits { bytes, ratio, ratio_from, .. } = self.limits;
         if self.given > bytes {
@@ -95,6 +110,16 @@ impl Read for Input<'_> {
         }
         self.hasher.update(&buffer[..count]);
         Ok(count)
+    }
+}
+
+impl Input<'_> {
+    fn fill_up(&mut self, buffer: &mut [u8]) -> usize {
+        let missing = usize::try_from(self.given.next_multiple_of(BLOCK) - self.given);
+        let count = missing.unwrap_or_default().min(buffer.len());
+        buffer[..count].fill(0);
+        self.given += count as u64;
+        count
     }
 }
 

@@ -146,6 +146,7 @@ pub(crate) fn unpack_layer(
     room: &dyn Fn(u64) -> Result<(), NoRoom>,
 ) -> Result<Unpacked, UnpackError> {
     let mut input = Input::open(reader, *limits)?;
+    input.let_end_early();
     let report = run(&mut input, root, limits, Contents::Layer(format), room)?;
     Ok(Unpacked { report, diff_id: Digest::of_hash(input.digest()?) })
 }

@@ -18,7 +18,7 @@
 mod chain;
 mod collect;
 
-pub use chain::Chain;
+pub use chain::{Chain, Seen};
 pub use collect::{Collected, Pin};
 
 use crate::beneath;

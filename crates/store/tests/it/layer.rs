@@ -232,6 +232,16 @@ both! {
         assert_eq!(again.unwrap(), info);
         assert_eq!(case.names(), BTreeSet::from([diff_id.file_name()]));
     }
+    a_last_block_that_is_not_filled_up_is_no_damage => {
+        let case = Case::new();
+        let whole = Archive::new().file("a", "a").file("b", "12345").bytes();
+        let end = whole.windows(5).rposition(|bytes| bytes == b"12345").unwrap() + 5;
+        let add = |bytes: &[u8]| case.try_add(bytes, &Expected { diff_id: Digest::of(bytes), packed: None });
+        assert_eq!(add(&whole[..end]).unwrap().bytes, 6);
+        // What is missing of a whole block is.
+        let error = add(&whole[..end - 512]).unwrap_err();
+        assert!(matches!(error, LayerError::Unpack { source: UnpackError::Damaged { .. }, .. }), "{error}");
+    }
     no_content_at_all_is_a_layer => {
         let case = Case::new();
         let empty = case.add(Archive::new());

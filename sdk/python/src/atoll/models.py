@@ -114,6 +114,7 @@ class Timeline:
     """When each stage of a creation was over, in microseconds since the request."""
 
     accepted_us: int | None = None
+    image_ready_us: int | None = None
     allocated_us: int | None = None
     filesystem_ready_us: int | None = None
     runtime_ready_us: int | None = None

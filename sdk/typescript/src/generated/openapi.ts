@@ -603,11 +603,15 @@ export interface components {
             execAsk?: components["schemas"]["ExecPattern"][];
             /**
              * @description What it is made of. `host`, the default, is the system of the machine itself, read-only.
-             *     Else the absolute path, on the server's machine, of a directory with a root file system, or of
-             *     a tar archive of one (plain, gzip or zstd): it can be written where the flag
-             *     `writable_root` says so. A path needs a key of scope `admin`.
+             *     Else an image: the name of one of a registry, as in `python:3.12-slim`; or on the server's machine
+             *     `oci:/PATH[:TAG]`, `oci-archive:/PATH[:TAG]`, `docker-archive:/PATH[:NAME]`, or the absolute path of
+             *     one of these, of a directory with a root file system, or of a tar archive of one (plain, gzip or
+             *     zstd). It can be written where the flag `writable_root` says so. What is on the server's machine, and
+             *     a registry that is spoken to without TLS (`http://…`), need a key of scope `admin`.
              */
             image?: string;
+            /** @description Whether an image of a registry is pulled. */
+            imagePull?: components["schemas"]["ImagePull"];
             /** @description Labels, to find it by. */
             labels?: {
                 [key: string]: string;
@@ -1367,6 +1371,88 @@ export interface components {
              */
             status?: number;
         };
+        /** @description An image that is there. */
+        Image: {
+            /** @description For which processors it is, as in `amd64`. */
+            architecture: string;
+            /** @description When it was built, as it says. */
+            builtAt?: string;
+            /** @description How it wants to be run. */
+            config: components["schemas"]["ImageConfig"];
+            /** @description When it came here. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description The digest of its configuration, `sha256:` and 64 digits: it says all that the image is. */
+            digest: string;
+            /** @description Digests of its layers when decompressed, the lowest first. */
+            layers: string[];
+            /** @description What it is called. */
+            names: components["schemas"]["ImageName"][];
+            /**
+             * Format: int64
+             * @description Bytes of its layers, those that it shares with other images included.
+             */
+            sizeBytes: number;
+            /** @description When something was last made of it. */
+            usedAt: components["schemas"]["Timestamp"];
+        };
+        /**
+         * @description How an image wants to be run. A sandbox of it has its variables and its working directory.
+         *     Nothing is started by itself; commands run as the sandbox's user, or as root if they ask for that.
+         */
+        ImageConfig: {
+            /** @description The arguments that it names, or the program. */
+            cmd: string[];
+            /** @description The program that it names, with the first of its arguments. */
+            entrypoint: string[];
+            /** @description Variables of commands, as `NAME=value`. */
+            env: string[];
+            /** @description Ports that it says it listens at, as in `80/tcp`. */
+            ports: string[];
+            /** @description The user that it names. Commands do not run as that one: see above. */
+            user?: string;
+            /** @description Directory of commands. */
+            workdir?: string;
+        };
+        /** @description A name of an image. */
+        ImageName: {
+            /** @description The digest of the manifest that the registry had by that name. */
+            manifest?: string;
+            /** @description The name, whole. */
+            name: string;
+        };
+        /** @description How far a pull is. Nothing is known before its manifest is there. */
+        ImageProgress: {
+            /**
+             * Format: int64
+             * @description How many of these have come.
+             */
+            bytesDone: number;
+            /**
+             * Format: int64
+             * @description Bytes of these, as they are packed.
+             */
+            bytesTotal: number;
+            /**
+             * Format: int64
+             * @description How many of these are there by now.
+             */
+            layersDone: number;
+            /**
+             * Format: int64
+             * @description Layers that are fetched: those that are not there yet.
+             */
+            layersTotal: number;
+        };
+        /**
+         * @description Whether an image is pulled for a sandbox.
+         * @enum {string}
+         */
+        ImagePull: "missing" | "never" | "always";
+        /** @description All images. */
+        Images: {
+            /** @description They, by their digests. */
+            images: components["schemas"]["Image"][];
+        };
         /** @description What is there of a stream: all of it, or its head and its tail. */
         Kept: {
             /**
@@ -1725,6 +1811,39 @@ export interface components {
              * @description Of these dropped between the head and the tail that are kept.
              */
             droppedBytes: number;
+        };
+        /** @description Asks for images that nothing uses to be removed. */
+        PruneImages: {
+            /** @description Also those that have a name. */
+            all?: boolean;
+        };
+        /** @description What was removed. */
+        Pruned: {
+            /**
+             * Format: int64
+             * @description Bytes of these.
+             */
+            bytes: number;
+            /**
+             * Format: int64
+             * @description Images.
+             */
+            images: number;
+            /**
+             * Format: int64
+             * @description Layers that no image had any more.
+             */
+            layers: number;
+        };
+        /** @description Asks for an image to be pulled or imported. */
+        PullImage: {
+            /**
+             * @description Which: as in `python:3.12-slim` or `registry.example/team/tools:1`, a registry that is spoken to
+             *     without TLS as in `http://127.0.0.1:5000/tools`; or on the server's machine
+             *     `oci:/PATH[:TAG]`, `oci-archive:/PATH[:TAG]`, `docker-archive:/PATH[:NAME]`, or the path of any of
+             *     these.
+             */
+            image: string;
         };
         /** @description Sets a secret: its value as text, or in base64. `Debug` shows neither. */
         PutSecret: {
@@ -2193,6 +2312,11 @@ export interface components {
              *     for the command does, and who asks for the timeline.
              */
             firstCommandDoneUs?: number;
+            /**
+             * Format: int64
+             * @description Its image is there, pulled or unpacked if it was not; absent if that is `host`.
+             */
+            imageReadyUs?: number;
             /**
              * Format: int64
              * @description Its network can be used.

@@ -4,6 +4,7 @@ mod creating;
 mod ending;
 mod execs;
 mod hostile;
+mod images;
 mod inside;
 mod limits;
 mod links;

@@ -9,7 +9,10 @@ use crate::backend::BackendError;
 use atoll_api::id::SandboxId;
 use atoll_jail::host::{Made, Names};
 use atoll_spawner::order::{self, Layers, Lower, Owners};
-use std::fs::{DirBuilder, Metadata};
+use atoll_store::Format;
+use atoll_store::layer::{Chain, Seen};
+use atoll_store::node::FileKind;
+use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, lchown, symlink,
@@ -19,18 +22,32 @@ use std::path::{Component, Path, PathBuf};
 /// Directories that something is mounted on at the start.
 const PLACES: [&str; 5] = ["dev", "proc", "run", "tmp", "home/user"];
 
-/// Makes the layer of a new sandbox over the image at `root`: places that the image lacks,
+/// Longest file of an image's `/etc` that is read.
+const ETC_BYTES_MAX: u64 = 1 << 20;
+
+/// Makes the layer of a new sandbox over an image: places that the image lacks,
 /// and in `/etc` the sandbox's accounts and names.
-pub(super) fn make(top: &Top, root: &Path, ids: Ids) -> Result<(), BackendError> {
-    let layer = Layer { lower: root, upper: top.upper(), ids };
-    layer.make().map_err(call("make the sandbox's root file system"))
+/// `workdir` is where commands are to begin.
+pub(super) fn make(
+    top: &Top,
+    image: &Chain,
+    ids: Ids,
+    workdir: Option<&Path>,
+) -> Result<(), BackendError> {
+    let layer = Layer { lower: Some(image), upper: top.upper(), ids };
+    layer.make(workdir).map_err(call("make the sandbox's root file system"))
+}
+
+/// How the overlays of a server keep their marks.
+pub(super) fn format() -> Format {
+    if rustix::process::geteuid().is_root() { Format::Trusted } else { Format::User }
 }
 
 /// Makes an empty one over a layer that has all that.
 pub(super) fn make_above(top: &Top, below: &Top, ids: Ids) -> Result<(), BackendError> {
     let step = "make the sandbox's root file system";
     let Ok(found) = below.upper().symlink_metadata() else { return Ok(()) };
-    let layer = Layer { lower: below.path(), upper: top.upper(), ids };
+    let layer = Layer { lower: None, upper: top.upper(), ids };
     DirBuilder::new().mode(0o700).create(&layer.upper).map_err(call(step))?;
     layer.give(&layer.upper, found.mode() & 0o1777, ids.root()).map_err(call(step))
 }
@@ -39,13 +56,14 @@ pub(super) fn make_above(top: &Top, below: &Top, ids: Ids) -> Result<(), Backend
 pub(super) fn root_at_start(
     places: &Places,
     id: SandboxId,
-    root: &Path,
+    image: &[PathBuf],
 ) -> Result<Option<Layers>, BackendError> {
     let top = places.top(id);
     if !top.upper().is_dir() {
         return Ok(None);
     }
-    let mut lowers = vec![Lower { path: octets(root)?, owners: Owners::Inside }];
+    let lower = |path: &PathBuf| Ok(Lower { path: octets(path)?, owners: Owners::Inside });
+    let mut lowers = image.iter().map(lower).collect::<Result<Vec<_>, BackendError>>()?;
     lowers.extend(below(places, &top, Top::upper)?);
     at_start(places, id, lowers, [&top.upper(), &top.work()]).map(Some)
 }
@@ -102,13 +120,13 @@ fn owners(theirs: Ids, own: Ids) -> Owners {
 }
 
 struct Layer<'a> {
-    lower: &'a Path,
+    lower: Option<&'a Chain>,
     upper: PathBuf,
     ids: Ids,
 }
 
 impl Layer<'_> {
-    fn make(&self) -> io::Result<()> {
+    fn make(&self, workdir: Option<&Path>) -> io::Result<()> {
         self.directory(Path::new(""))?;
         for place in PLACES {
             if !self.is_in_image(Path::new(place)) {
@@ -116,7 +134,11 @@ impl Layer<'_> {
             }
         }
         self.directories(Path::new("etc"))?;
-        for (name, made) in atoll_jail::host::etc_additions(self.lower, &account(), Names::OfEach) {
+        let read = |path: &Path| {
+            let read = self.lower.and_then(|lower| lower.read(path, ETC_BYTES_MAX).ok().flatten());
+            read.and_then(|bytes| String::from_utf8(bytes).ok())
+        };
+        for (name, made) in atoll_jail::host::etc_additions(read, &account(), Names::OfEach) {
             let path = self.upper.join("etc").join(name);
             match made {
                 Made::Text(content) => {
@@ -129,7 +151,20 @@ impl Layer<'_> {
                 }
             }
         }
-        Ok(())
+        match workdir.and_then(|workdir| workdir.strip_prefix("/").ok()) {
+            Some(workdir) => self.make_workdir(workdir),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the directory where commands begin, unless the image has it; it is the user's.
+    fn make_workdir(&self, workdir: &Path) -> io::Result<()> {
+        let is_there = |lower: &Chain| lower.resolve(workdir).map(|found| found.is_some());
+        if self.lower.map(is_there).transpose()? == Some(true) {
+            return Ok(());
+        }
+        self.directories(workdir)?;
+        self.give(&self.upper.join(workdir), 0o755, self.ids.user())
     }
 
     /// Whether the image has this as a directory, behind no link.
@@ -138,9 +173,9 @@ impl Layer<'_> {
         parts.all(|part| self.in_image(part).is_some())
     }
 
-    fn in_image(&self, path: &Path) -> Option<Metadata> {
-        let found = self.lower.join(path).symlink_metadata().ok()?;
-        found.is_dir().then_some(found)
+    fn in_image(&self, path: &Path) -> Option<Seen> {
+        let found = self.lower?.find(path).ok()??;
+        (found.kind == FileKind::Dir).then_some(found)
     }
 
     /// Makes a directory in the layer, with those above it.
@@ -164,7 +199,7 @@ impl Layer<'_> {
         }
         let found = self.is_in_image(path).then(|| self.in_image(path)).flatten();
         let (mode, owner) = found.map_or((0o755, self.ids.root()), |found| {
-            (found.mode() & 0o1777, self.ids.outside(found.uid(), found.gid()))
+            (found.mode & 0o1777, self.ids.outside(found.uid, found.gid))
         });
         self.give(&at, mode, owner)
     }

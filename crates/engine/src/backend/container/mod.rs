@@ -4,6 +4,7 @@
 //! ```text
 //!     STATE/etc/           what becomes /etc, of all whose root is the same and read-only
 //!     STATE/images/        root file systems from archives
+//!     STATE/catalog/       images of layers, and STATE/image-layers/ these: see atoll_store
 //!     STATE/layers/        what sandboxes kept at some moment: see snapshot.rs
 //!     STATE/ID/            made by create, removed by remove
 //!        ├── top/          what it keeps while it is stopped: see top.rs
@@ -20,6 +21,7 @@
 mod disk;
 mod host;
 mod identity;
+mod image;
 mod layers;
 mod order;
 mod snapshot;
@@ -29,6 +31,7 @@ mod trash;
 use super::{
     Alive, Backend, BackendError, Capabilities, Found, Layer, Processes, Progress, Spec, Taken,
 };
+use crate::images::Images;
 use crate::usage::Measured;
 use atoll_api::id::{LayerId, SandboxId};
 use atoll_api::sandbox::{Stage, Tier};
@@ -38,6 +41,7 @@ use atoll_spawner::client::{self, Spawner};
 use atoll_sys::capture::Listeners;
 use host::Places;
 use identity::Identities;
+use image::Base;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use std::collections::BTreeSet;
@@ -69,6 +73,8 @@ pub struct Container {
     identities: Identities,
     /// A file with the certificates of authorities that are trusted in place of an image's.
     roots: Option<PathBuf>,
+    /// Images of layers, where there are any.
+    images: Option<Images>,
     trash: Trash,
     /// Why the root file system of an image can only be read, if so.
     writable_root: Result<(), String>,
@@ -95,10 +101,20 @@ impl Container {
             Spawner::start(spawner, Some(lock)).map_err(host::call("start the spawner"))?;
         let writable_root = atoll_jail::features::writable_root(places.state());
         let trash = Trash::open(places.state()).map_err(host::call("open the trash"))?;
-        let roots = None;
-        let container = Self { places, spawner, layout, identities, roots, trash, writable_root };
+        let (roots, images) = (None, None);
+        let container =
+            Self { places, spawner, layout, identities, roots, images, trash, writable_root };
         container.clear_layers()?;
         Ok(container)
+    }
+
+    /// Makes sandboxes of these images too, which are kept in the same directory.
+    #[must_use]
+    pub fn with_images(mut self, images: Images) -> Self {
+        let state = self.places.state().to_owned();
+        images.spare(Box::new(move || image::used(&state)));
+        self.images = Some(images);
+        self
     }
 
     /// Has sandboxes with a network trust the authorities whose certificates are in a file, in PEM,
@@ -142,10 +158,13 @@ impl Backend for Container {
 
     fn create(&self, id: SandboxId, spec: &Spec, progress: &Progress) -> Result<(), BackendError> {
         self.places.check_room()?;
-        let image = match spec.layer {
-            Some(_) => None,
-            None => order::image(&spec.image, &self.places)?,
+        let base = match spec.layer {
+            Some(_) => Base::Host,
+            None => image::base(spec, &self.places, self.images.as_ref(), progress)?,
         };
+        if !matches!(base, Base::Host) {
+            progress.reached(Stage::ImageReady)?;
+        }
         self.places.make(id)?;
         let top = self.places.top(id);
         self.make_top(&top)?;
@@ -155,12 +174,18 @@ impl Backend for Container {
         if let Some(layer) = spec.layer {
             self.make_from(id, layer)?;
         } else {
-            match &image {
-                Some(root) if self.writable_root.is_ok() => layers::make(&top, root, ids)?,
-                _ => drop(order::etc(&self.places, image.as_deref())?),
-            }
-            if let Some(root) = &image {
-                top.note_image(root)?;
+            match &base {
+                Base::Root(root) if self.writable_root.is_err() => {
+                    drop(order::etc(&self.places, Some(root))?);
+                    top.note_image(root)?;
+                }
+                Base::Host => drop(order::etc(&self.places, None)?),
+                Base::Layers(_) if self.writable_root.is_err() => {
+                    let reason = "images of layers need a root file system that can be written";
+                    let reason = format!("{reason} (writable_root)");
+                    return Err(BackendError::Image { image: spec.image.clone(), reason });
+                }
+                base => image::make(base, &top, ids, self.images.as_ref())?,
             }
         }
         self.places.set_whole(id)?;
@@ -177,7 +202,8 @@ impl Backend for Container {
             return Err(BackendError::NotFound { id });
         }
         let ids = self.places.top(id).ids()?;
-        let mut order = order::order(&self.places, id, spec, ids, self.roots.as_deref())?;
+        let mut order =
+            order::order(&self.places, id, spec, ids, self.roots.as_deref(), self.images.as_ref())?;
         self.places.clear_socket(id)?;
         let group = host::make_group(&self.layout, id, &spec.limits)?;
         // A process that is moved there waits for the whole machine, for some ms.

@@ -3,19 +3,17 @@
 use super::home;
 use super::host::{Looked, Places, call};
 use super::identity::{Ids, UID};
+use super::image::{self, Ground};
 use super::layers;
 use crate::backend::{BackendError, Spec};
-use crate::error::chain;
+use crate::images::Images;
 use atoll_api::id::SandboxId;
 use atoll_jail::host::{Account, Names};
 use atoll_protocol::octets::Octets;
 use atoll_spawner::order::{Bind, Image, Order, Overlay, Root, SecretFile, Trust};
-use atoll_store::image::Limits;
+use atoll_store::oci::Settings;
 use atoll_store::secret::Value;
-use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
-use std::error::Error;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -24,54 +22,6 @@ const PRIVATE_BYTES: u64 = 1 << 30;
 
 /// Most processes and threads of a sandbox of root's that has no limit of its own.
 const PROCESSES: u64 = 8192;
-
-/// The root file system that an image's name stands for, unpacked if it is an archive that
-/// was not there; none for this machine's own.
-pub(super) fn image(name: &str, places: &Places) -> Result<Option<PathBuf>, BackendError> {
-    let refused = |reason: String| BackendError::Image { image: name.to_owned(), reason };
-    if name == "host" {
-        return Ok(None);
-    }
-    if !name.starts_with('/') {
-        let text = "it is neither host nor the absolute path of a directory or a tar archive";
-        return Err(refused(text.to_owned()));
-    }
-    let path = Path::new(name);
-    if is_shown_whole(path, places) {
-        let text =
-            "it is this machine's own root, or holds sandboxes; the machine's system is host";
-        return Err(refused(text.to_owned()));
-    }
-    let found = atoll_store::image::root(path, places.state(), &Limits::default());
-    found.map(Some).map_err(|error| {
-        if is_full(&error) {
-            return BackendError::DiskFull { step: "while the image was unpacked" };
-        }
-        refused(chain(&error))
-    })
-}
-
-/// Whether what is there would show what `host` hides, or what other sandboxes keep.
-fn is_shown_whole(path: &Path, places: &Places) -> bool {
-    let Ok(path) = path.canonicalize() else { return false };
-    let id = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
-    let state = places.state();
-    id(&path) == id(Path::new("/")) || state.starts_with(&path) || path.starts_with(state)
-}
-
-/// Whether a disk was full, as one of the causes says.
-fn is_full(error: &(dyn Error + 'static)) -> bool {
-    let full = [Errno::NOSPC, Errno::DQUOT].map(|errno| Some(errno.raw_os_error()));
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let source = error.downcast_ref::<std::io::Error>();
-        if source.is_some_and(|source| full.contains(&source.raw_os_error())) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
-}
 
 /// The user inside.
 pub(super) fn account() -> Account {
@@ -101,24 +51,28 @@ pub(super) fn etc(places: &Places, root: Option<&Path>) -> Result<PathBuf, Backe
     Ok(directory)
 }
 
-/// What is shown as the root file system, and what becomes `/etc`.
+/// What is shown as the root file system, what becomes `/etc`, and how that wants to be run.
 fn shown(
     places: &Places,
     id: SandboxId,
     name: &str,
-) -> Result<(Image, Option<PathBuf>), BackendError> {
-    let Some(root) = places.top(id).image()? else {
-        return Ok((Image::Host, Some(etc(places, None)?)));
+    images: Option<&Images>,
+) -> Result<(Image, Option<PathBuf>, Settings), BackendError> {
+    let (lowers, settings) = match image::ground(&places.top(id), name, images)? {
+        None => return Ok((Image::Host, Some(etc(places, None)?), Settings::default())),
+        Some(Ground::Root(root)) => (vec![root], Settings::default()),
+        Some(Ground::Layers(lowers, settings)) => (lowers, settings),
     };
-    if !root.is_dir() {
-        let reason = format!("{} is gone", root.display());
+    if let Some(layers) = layers::root_at_start(places, id, &lowers)? {
+        return Ok((Image::Writable(layers), None, settings));
+    }
+    let [root] = lowers.as_slice() else {
+        let reason = "it has several layers, and the root file system cannot be written here";
+        let reason = format!("{reason} (writable_root)");
         return Err(BackendError::Image { image: name.to_owned(), reason });
-    }
-    if let Some(layers) = layers::root_at_start(places, id, &root)? {
-        return Ok((Image::Writable(layers), None));
-    }
-    let etc = etc(places, Some(&root))?;
-    Ok((Image::Directory(octets(&root)?), Some(etc)))
+    };
+    let etc = etc(places, Some(root))?;
+    Ok((Image::Directory(octets(root)?), Some(etc), settings))
 }
 
 /// The order for a sandbox that [`Backend::create`](crate::backend::Backend::create)
@@ -129,8 +83,9 @@ pub(super) fn order(
     spec: &Spec,
     ids: Ids,
     roots: Option<&Path>,
+    images: Option<&Images>,
 ) -> Result<Order, BackendError> {
-    let (image, etc) = shown(places, id, &spec.image)?;
+    let (image, etc, settings) = shown(places, id, &spec.image, images)?;
     let (binds, overlays) = match layers::home_at_start(places, id)? {
         Some(layers) => (Vec::new(), vec![Overlay { layers, at: octets(&home())? }]),
         None => {
@@ -153,6 +108,14 @@ pub(super) fn order(
         ("ATOLL_START", &start),
     ];
     let own = spec.env.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let theirs = settings.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    // Who the user is, the image does not know.
+    let is_ours =
+        |name: &str| ["HOME", "USER", "LOGNAME"].contains(&name) || name.starts_with("ATOLL");
+    let theirs = theirs.filter(|(name, _)| !is_ours(name));
+    let theirs: Vec<_> = theirs.collect();
+    environment.retain(|(name, _)| !theirs.iter().any(|(other, _)| other == name));
+    environment.extend(theirs);
     environment.retain(|(name, _)| !spec.env.0.contains_key(*name));
     environment.extend(own);
     let roots = roots.map(octets).transpose()?;
@@ -162,14 +125,17 @@ pub(super) fn order(
         image,
         etc: etc.as_deref().map(octets).transpose()?,
         user: ids.as_user(),
-        root: root(ids, spec)?,
+        root: root(ids, spec, &settings)?,
         binds,
         overlays,
         hostname: spec.hostname.clone(),
         machine_id: Some(machine_id(id)),
         private_bytes: PRIVATE_BYTES,
         environment: environment.into_iter().map(variable).collect::<Result<_, _>>()?,
-        directory: octets(&home())?,
+        directory: match image::workdir(&settings) {
+            Some(workdir) => octets(workdir)?,
+            None => octets(&home())?,
+        },
         group: None,
         open_files: None,
         // An ordinary server's own processes would count too.
@@ -192,7 +158,7 @@ fn machine_id(id: SandboxId) -> String {
 }
 
 /// The root inside, where there are ids for it.
-fn root(ids: Ids, spec: &Spec) -> Result<Option<Root>, BackendError> {
+fn root(ids: Ids, spec: &Spec, settings: &Settings) -> Result<Option<Root>, BackendError> {
     let ids = ids.others();
     if ids.is_empty() {
         return Ok(None);
@@ -204,7 +170,9 @@ fn root(ids: Ids, spec: &Spec) -> Result<Option<Root>, BackendError> {
         ("LOGNAME", "root"),
     ];
     // What the sandbox was given as its own is everybody's.
-    let environment = own.into_iter().filter(|(name, _)| !spec.env.0.contains_key(*name));
+    let has_path = settings.env.iter().any(|(name, _)| name == "PATH");
+    let is_said = |name: &str| spec.env.0.contains_key(name) || (has_path && name == "PATH");
+    let environment = own.into_iter().filter(|(name, _)| !is_said(name));
     Ok(Some(Root { ids, environment: environment.map(variable).collect::<Result<_, _>>()? }))
 }
 

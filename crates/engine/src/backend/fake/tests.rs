@@ -6,6 +6,7 @@ use std::time::Instant;
 fn spec() -> Spec {
     Spec {
         image: "host".to_owned(),
+        pull: atoll_api::image::ImagePull::Missing,
         layer: None,
         hostname: "web".to_owned(),
         env: Env::default(),

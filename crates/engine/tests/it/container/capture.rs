@@ -14,6 +14,7 @@ fn every_server_has_the_listeners_of_a_captured_network() {
     let [captured, bare] = [1, 2].map(|number| SandboxId::from_random([number; 10]));
     let spec = |capture| Spec {
         image: "host".to_owned(),
+        pull: atoll_api::image::ImagePull::Missing,
         layer: None,
         hostname: "web".to_owned(),
         env: atoll_api::sandbox::Env::default(),

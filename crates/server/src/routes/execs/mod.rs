@@ -9,6 +9,8 @@ mod look;
 mod output;
 mod start;
 
+pub(super) use start::wants_events;
+
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::{Query, parameter, wrong};

@@ -112,7 +112,8 @@ enum Answer {
     Result(ExecResult),
 }
 
-fn wants_events(headers: &HeaderMap) -> bool {
+/// Whether an answer is to be a stream of events.
+pub(in crate::routes) fn wants_events(headers: &HeaderMap) -> bool {
     let kinds =
         || tokens(headers, &header::ACCEPT).map(|kind| kind.split(';').next().unwrap_or(""));
     let names = |name: &str| kinds().any(|kind| kind.trim().eq_ignore_ascii_case(name));
