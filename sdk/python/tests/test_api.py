@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 import atoll
-from atoll import errors, models, network, oversight
+from atoll import errors, images, models, network, oversight
 from atoll import NetworkBudgets, NetworkPolicy, NetworkSecret
 from atoll.models import HttpAnswer, Lifecycle, Limits, Ready, ReadyLine, Replacement, Service, Workspace, WorkspaceGit
 
@@ -32,11 +32,6 @@ LEFT_OUT = {
     "get_metrics": "for what collects metrics",
     "get_openapi": "for tools",
     "ask_approval": "for `atoll apply`",
-    "list_images": "not yet; `atoll image` does it",
-    "get_image": "not yet; `atoll image` does it",
-    "pull_image": "not yet; `atoll image` does it",
-    "delete_image": "not yet; `atoll image` does it",
-    "prune_images": "not yet; `atoll image` does it",
 }
 """Operations without a verb."""
 
@@ -51,8 +46,6 @@ UNSENT = {
     "fork_sandbox.sandbox.workspace": "likewise",
     "fork_snapshot.sandbox.image_pull": "likewise",
     "fork_sandbox.sandbox.image_pull": "likewise",
-    "create_sandbox.image_pull": "not yet; `atoll create --pull` does",
-    "get_or_create_sandbox.image_pull": "likewise",
     "read_archive.format": "uncompressed is faster where both are on one machine",
     "write_archive.format": "likewise",
     "read_file.range": "`offset` and `length` say it",
@@ -80,6 +73,7 @@ STREAMS = {
     "watch_files": ("changed", "Changed"),
     "follow_approvals": ("approval", "Approval"),
     "get_audit": ("message", "AuditRecord"),
+    "pull_image": ("image", "Image"),
 }
 """Streams, and the event that each of them is answered with."""
 
@@ -97,9 +91,10 @@ LITERALS = {
     "NetworkMode": network.NetworkMode,
     "ApprovalStatus": oversight.ApprovalStatus,
     "GrantScope": oversight.GrantScope,
+    "ImagePull": images.ImagePull,
 }
 
-NAMES = ("approvals", "audit", "client", "events", "execs", "files", "git", "sandbox", "secrets", "snapshots")
+NAMES = ("approvals", "audit", "client", "events", "execs", "files", "git", "images", "sandbox", "secrets", "snapshots")
 MODULES = [importlib.import_module(f"atoll._sync.{name}") for name in NAMES]
 
 
@@ -182,7 +177,7 @@ def policy() -> NetworkPolicy:
 
 
 def oversee(client: atoll.Atoll) -> None:
-    """Calls every verb about secrets, approvals and the audit log."""
+    """Calls every verb about secrets, approvals, images and the audit log."""
     client.secrets.set("A", "x")
     client.secrets.set("A", b"\xff")
     client.secrets.list()
@@ -193,6 +188,11 @@ def oversee(client: atoll.Atoll) -> None:
     client.approvals.deny("apr_1", reason="x")
     next(client.approvals.watch())
     list(client.audit.list(after=1, sandbox="web", kinds=["lost"], page_count=1))
+    client.images.list()
+    client.images.get("a")
+    client.images.pull("a", on_progress=print)
+    client.images.delete("a")
+    client.images.prune(all=True)
     next(client.audit.follow(after=1, sandbox="web", kinds=["lost"]))
 
 
@@ -216,6 +216,7 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
     lifecycle = Lifecycle(lease_ms=1, idle_stop_ms=1, delete_after_ms=1, max_lifetime_ms=1)
     making: dict[str, Any] = {
         "image": "x",
+        "image_pull": "always",
         "snapshot": "snp_1",
         "env": {"A": "b"},
         "labels": {"a": "b"},
@@ -241,7 +242,8 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
     oversee(client)
     for verb in ("refresh", "start", "pause", "resume", "stop", "kill", "delete", "health", "timeline", "usage", "ports", "services"):
         getattr(sandbox, verb)()
-    keep_and_fork(client, sandbox, {name: one for name, one in making.items() if name not in ("image", "snapshot")})
+    of_image = ("image", "image_pull", "snapshot")
+    keep_and_fork(client, sandbox, {name: one for name, one in making.items() if name not in of_image})
     sandbox.set_lifecycle(lifecycle)
     sandbox.network()
     sandbox.set_network(policy())
@@ -364,7 +366,7 @@ def test_the_verbs_of_the_table_are_there(prefix: str) -> None:
     kinds = {"client": "Atoll", "sandbox": "Sandbox", "`sandbox.execs`": "Execs", "command": "Exec"}
     kinds |= {"`sandbox.files`": "Files", "`sandbox.git`": "Git", "`client.keys`": "Keys", "`client.secrets`": "Secrets"}
     kinds |= {"`client.snapshots`": "Snapshots", "snapshot": "Snapshot"}
-    kinds |= {"`client.approvals`": "Approvals", "`client.audit`": "Audit"}
+    kinds |= {"`client.approvals`": "Approvals", "`client.audit`": "Audit", "`client.images`": "Images"}
     for on, verbs in rows:
         owner = kinds.get(on.split(" (")[0], owner)
         table.setdefault(owner, set()).update(re.findall(r"`([a-z][\w.()]*)`", verbs))

@@ -6,6 +6,7 @@ import { newKey } from "./bytes.ts";
 import type { Fetch } from "./channel/fetch.ts";
 import { findEndpoint } from "./endpoint.ts";
 import { type EventOptions, follow } from "./events.ts";
+import { Images } from "./images.ts";
 import { Sandbox } from "./sandbox.ts";
 import { Secrets } from "./secrets.ts";
 import { idOf, type Snapshot, Snapshots } from "./snapshots.ts";
@@ -90,6 +91,8 @@ export class Atoll {
   readonly snapshots: Snapshots;
   /** Its secrets. */
   readonly secrets: Secrets;
+  /** The images that its sandboxes are made of. */
+  readonly images: Images;
   /** What its sandboxes asked for, and people decide. */
   readonly approvals: Approvals;
   /** What was recorded. */
@@ -103,6 +106,7 @@ export class Atoll {
     this.keys = new Keys(this.#transport);
     this.snapshots = new Snapshots(this.#transport);
     this.secrets = new Secrets(this.#transport);
+    this.images = new Images(this.#transport);
     this.approvals = new Approvals(this.#transport);
     this.audit = new Audit(this.#transport);
   }

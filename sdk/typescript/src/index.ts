@@ -19,6 +19,7 @@ export { Exec, type ExecEvent, type FollowOptions, type LogOptions, type WaitOpt
 export { Execs, type ExecOptions, type StartOptions } from "./execs.ts";
 export { Files, type ReadOptions, type WatchEvent, type WriteOptions } from "./files.ts";
 export { Git } from "./git.ts";
+export { Images, type PullOptions } from "./images.ts";
 export { decodeOctets, encodeOctets } from "./octets.ts";
 export { ExecResult } from "./result.ts";
 export { Sandbox, Session, type WaitForOptions } from "./sandbox.ts";

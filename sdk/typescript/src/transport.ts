@@ -90,10 +90,12 @@ export class Transport {
   }
 
   /** The events of a stream, up to its end or its break. */
-  async *events(request: Omit<Request, "method"> & { tellsOpening?: boolean }): AsyncGenerator<ServerEvent> {
+  async *events(
+    request: Omit<Request, "method"> & { method?: "GET" | "POST"; tellsOpening?: boolean },
+  ): AsyncGenerator<ServerEvent> {
     const { tellsOpening, ...asked } = request;
     const headers = { accept: "text/event-stream", ...asked.headers };
-    const answer = await this.open({ silenceMs: this.streamSilenceMs, ...asked, method: "GET", headers });
+    const answer = await this.open({ method: "GET", silenceMs: this.streamSilenceMs, ...asked, headers });
     if (tellsOpening) yield { event: OPENED, data: "", id: "" };
     yield* parseEvents(answer.body);
   }

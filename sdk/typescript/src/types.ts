@@ -51,6 +51,14 @@ export type Usage = Schemas["Usage"];
 export type UsagePage = Schemas["UsagePage"];
 /** Amounts that only grow. */
 export type Used = Schemas["Used"];
+/** An image that is there. */
+export type Image = Schemas["Image"];
+/** Whether an image is pulled for a sandbox. */
+export type ImagePull = Schemas["ImagePull"];
+/** How far a pull is. */
+export type ImageProgress = Schemas["ImageProgress"];
+/** What was removed of images. */
+export type Pruned = Schemas["Pruned"];
 /** One record of the audit log. */
 export type AuditRecord = Schemas["AuditRecord"];
 /** What was recorded. */

@@ -15,6 +15,7 @@ import {
   Execs,
   Files,
   Git,
+  Images,
   Keys,
   type NetworkPolicy,
   Sandbox,
@@ -32,19 +33,12 @@ const LEFT_OUT = {
   get_metrics: "for what collects metrics",
   get_openapi: "for tools",
   ask_approval: "for `atoll apply`",
-  list_images: "not yet; `atoll image` does it",
-  get_image: "not yet; `atoll image` does it",
-  pull_image: "not yet; `atoll image` does it",
-  delete_image: "not yet; `atoll image` does it",
-  prune_images: "not yet; `atoll image` does it",
 };
 
 /** What requests may have and the SDK never says. */
 const UNSENT = {
   "get_or_create_sandbox.name": "it is in the path",
   "list_denials.within_ms": "the result of a command has those of its time",
-  "create_sandbox.image_pull": "not yet; `atoll create --pull` does",
-  "get_or_create_sandbox.image_pull": "likewise",
   "write_archive.format": "uncompressed is faster where both are on one machine",
   "list_usage.format": "for spreadsheets: `atoll usage --csv`",
   "read_file.range": "`offset` and `length` say it",
@@ -122,6 +116,7 @@ const STREAMS: Record<string, [event: string, schema: string]> = {
   watch_files: ["changed", "Changed"],
   follow_approvals: ["approval", "Approval"],
   get_audit: ["message", "AuditRecord"],
+  pull_image: ["image", "Image"],
 };
 const RAW: Record<string, Uint8Array> = {
   read_archive: new Uint8Array(1024),
@@ -180,8 +175,8 @@ const POLICY: NetworkPolicy = {
   ],
 };
 
-/** Every verb about secrets, approvals and the audit log. */
-async function oversee({ secrets, approvals, audit }: Atoll): Promise<void> {
+/** Every verb about secrets, approvals, images and the audit log. */
+async function oversee({ secrets, approvals, audit, images }: Atoll): Promise<void> {
   await secrets.set("A", "x");
   await secrets.set("A", Uint8Array.of(255));
   await secrets.list();
@@ -192,6 +187,11 @@ async function oversee({ secrets, approvals, audit }: Atoll): Promise<void> {
   await approvals.deny("apr_1", { reason: "x" });
   await first(approvals.watch());
   await first(audit.list({ after: 1, sandbox: "web", kinds: ["lost"], pageCount: 1 }));
+  await images.list();
+  await images.get("a");
+  await images.pull("a", { onProgress: () => {} });
+  await images.delete("a");
+  await images.prune({ all: true });
   await first(audit.follow({ after: 1, sandbox: "web", kinds: ["lost"] }));
 }
 
@@ -218,6 +218,7 @@ async function first<T>(all: AsyncGenerator<T>): Promise<T | undefined> {
 async function doEverything(client: Atoll, folder: string): Promise<void> {
   const making = {
     image: "host",
+    imagePull: "always" as const,
     snapshot: "snp_1",
     env: { A: "b" },
     labels: { a: "b" },
@@ -367,6 +368,7 @@ test("the verbs of the table are there, and no others", () => {
     "`client.secrets`": Secrets,
     "`client.approvals`": Approvals,
     "`client.audit`": Audit,
+    "`client.images`": Images,
   };
   const table = new Map<string, Set<string>>();
   let owner = "";

@@ -12,6 +12,7 @@ from ._async.client import AsyncAtoll, AsyncKeys
 from ._async.execs import AsyncExec, AsyncExecs
 from ._async.files import AsyncFiles
 from ._async.git import AsyncGit
+from ._async.images import AsyncImages
 from ._async.sandbox import AsyncSandbox, AsyncSession
 from ._async.secrets import AsyncSecrets
 from ._async.snapshots import AsyncForks, AsyncSnapshot, AsyncSnapshots
@@ -21,6 +22,7 @@ from ._sync.client import Atoll, Keys
 from ._sync.execs import Exec, Execs
 from ._sync.files import Files
 from ._sync.git import Git
+from ._sync.images import Images
 from ._sync.sandbox import Sandbox, Session
 from ._sync.secrets import Secrets
 from ._sync.snapshots import Forks, Snapshot, Snapshots
@@ -52,6 +54,7 @@ from .errors import (
     UnsupportedByTier,
     WrongState,
 )
+from .images import Image, ImageConfig, ImageName, ImageProgress, ImagePull, Pruned
 from .models import (
     Capabilities,
     Denial,
@@ -104,6 +107,7 @@ __all__ = [
     "AsyncForks",
     "AsyncFiles",
     "AsyncGit",
+    "AsyncImages",
     "AsyncKeys",
     "AsyncSandbox",
     "AsyncSecrets",
@@ -140,6 +144,12 @@ __all__ = [
     "Forks",
     "Git",
     "HttpAnswer",
+    "Image",
+    "ImageConfig",
+    "ImageName",
+    "ImageProgress",
+    "ImagePull",
+    "Images",
     "Internal",
     "Invalid",
     "Keys",
@@ -159,6 +169,7 @@ __all__ = [
     "OutputDropped",
     "Port",
     "Preview",
+    "Pruned",
     "Ready",
     "ReadyLine",
     "RefusedByPolicy",

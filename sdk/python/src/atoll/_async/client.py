@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import _tar
 from .._wire import body, decode, query, segment
+from ..images import ImagePull
 from ..models import (
     Capabilities,
     Event,
@@ -34,6 +35,7 @@ from .approvals import AsyncApprovals
 from .audit import AsyncAudit
 from .connection import AsyncConnection
 from .events import follow
+from .images import AsyncImages
 from .sandbox import AsyncSandbox
 from .secrets import AsyncSecrets
 from .snapshots import AsyncSnapshot, AsyncSnapshots, id_of
@@ -60,6 +62,8 @@ class AsyncAtoll:
         """The snapshots of its sandboxes."""
         self.secrets = AsyncSecrets(self._connection)
         """The secrets of the server."""
+        self.images = AsyncImages(self._connection)
+        """The images that its sandboxes are made of."""
         self.approvals = AsyncApprovals(self._connection)
         """What sandboxes asked for, and people decide."""
         self.audit = AsyncAudit(self._connection)
@@ -80,6 +84,7 @@ class AsyncAtoll:
         *,
         name: str | None = None,
         image: str | None = None,
+        image_pull: ImagePull | None = None,
         snapshot: AsyncSnapshot | str | None = None,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
@@ -102,6 +107,7 @@ class AsyncAtoll:
         request = body(
             name=name,
             image=image,
+            image_pull=image_pull,
             snapshot=id_of(snapshot),
             env=env,
             labels=labels,
@@ -143,6 +149,7 @@ class AsyncAtoll:
         name: str,
         *,
         image: str | None = None,
+        image_pull: ImagePull | None = None,
         snapshot: AsyncSnapshot | str | None = None,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
@@ -157,6 +164,7 @@ class AsyncAtoll:
         """The sandbox of this name, made if there is none. However many ask at once, all get the same."""
         request = body(
             image=image,
+            image_pull=image_pull,
             snapshot=id_of(snapshot),
             env=env,
             labels=labels,

@@ -117,12 +117,12 @@ class AsyncConnection:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, *, query: str = "", headers: dict[str, str] | None = None
+        self, path: str, *, query: str = "", headers: dict[str, str] | None = None, method: str = "GET", body: Any = None
     ) -> AsyncIterator[httpx.Response]:
         """Opens an answer that goes on. It breaks with `httpx.TransportError`, also if it is silent too long."""
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=10.0, read=self._silence_seconds, pool=None)
         url = f"{path}?{query}" if query else path
-        async with self._http.stream("GET", url, headers=headers, timeout=timeout) as response:
+        async with self._http.stream(method, url, json=body, headers=headers, timeout=timeout) as response:
             self._was_reached = True
             if not response.is_success:
                 await response.aread()
@@ -130,7 +130,14 @@ class AsyncConnection:
             yield response
 
     async def events(
-        self, path: str, *, query: str = "", last_id: str | None = None, tells_opening: bool = False
+        self,
+        path: str,
+        *,
+        query: str = "",
+        last_id: str | None = None,
+        tells_opening: bool = False,
+        method: str = "GET",
+        body: Any = None,
     ) -> AsyncIterator[ServerSentEvent]:
         """Follows server-sent events, and goes on behind the last one where the connection breaks.
 
@@ -144,7 +151,7 @@ class AsyncConnection:
             if parser.last_id is not None:
                 headers["last-event-id"] = parser.last_id
             try:
-                async with self.stream(path, query=query, headers=headers) as response:
+                async with self.stream(path, query=query, headers=headers, method=method, body=body) as response:
                     if tells_opening:
                         yield ServerSentEvent(OPENED, "", None)
                     async for piece in response.aiter_raw():

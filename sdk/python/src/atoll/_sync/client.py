@@ -12,6 +12,7 @@ from typing import Any
 
 from .. import _tar
 from .._wire import body, decode, query, segment
+from ..images import ImagePull
 from ..models import (
     Capabilities,
     Event,
@@ -34,6 +35,7 @@ from .approvals import Approvals
 from .audit import Audit
 from .connection import Connection
 from .events import follow
+from .images import Images
 from .sandbox import Sandbox
 from .secrets import Secrets
 from .snapshots import Snapshot, Snapshots, id_of
@@ -60,6 +62,8 @@ class Atoll:
         """The snapshots of its sandboxes."""
         self.secrets = Secrets(self._connection)
         """The secrets of the server."""
+        self.images = Images(self._connection)
+        """The images that its sandboxes are made of."""
         self.approvals = Approvals(self._connection)
         """What sandboxes asked for, and people decide."""
         self.audit = Audit(self._connection)
@@ -80,6 +84,7 @@ class Atoll:
         *,
         name: str | None = None,
         image: str | None = None,
+        image_pull: ImagePull | None = None,
         snapshot: Snapshot | str | None = None,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
@@ -102,6 +107,7 @@ class Atoll:
         request = body(
             name=name,
             image=image,
+            image_pull=image_pull,
             snapshot=id_of(snapshot),
             env=env,
             labels=labels,
@@ -143,6 +149,7 @@ class Atoll:
         name: str,
         *,
         image: str | None = None,
+        image_pull: ImagePull | None = None,
         snapshot: Snapshot | str | None = None,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
@@ -157,6 +164,7 @@ class Atoll:
         """The sandbox of this name, made if there is none. However many ask at once, all get the same."""
         request = body(
             image=image,
+            image_pull=image_pull,
             snapshot=id_of(snapshot),
             env=env,
             labels=labels,
