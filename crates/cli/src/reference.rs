@@ -23,6 +23,7 @@ const EXAMPLES: &[(&str, &str, Option<&str>)] = &[
     ("files.ignore_files", "[\".mytoolignore\"]", None),
     ("protect.allow", "[\".vscode/\", \"/.git/hooks/\"]", Some("allow-write")),
     ("protect.deny", "[\"deploy/\", \"*.lock\"]", None),
+    ("exec.ask", "[\"git push *\"]", None),
     ("env.pass", "[\"GOPRIVATE\", \"MY_APP_*\"]", Some("env")),
     ("env.set", "{ NODE_ENV = \"test\" }", Some("env")),
     ("limits.memory", "\"2GiB\"", Some("memory")),

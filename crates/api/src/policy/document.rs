@@ -3,6 +3,7 @@
 use super::network::NetworkSection;
 use super::pattern::{EnvPattern, PathPattern};
 use super::value::{ApplyMode, Bytes, Cpus, Image, Isolation, Limit, WorkspaceMode};
+use crate::exec::ExecPattern;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -51,6 +52,8 @@ pub struct Document {
     pub files: FilesSection,
     /// `[protect]`
     pub protect: ProtectSection,
+    /// `[exec]`
+    pub exec: ExecSection,
     /// `[env]`
     pub env: EnvSection,
     /// `[limits]`
@@ -87,6 +90,13 @@ pub struct FilesSection {
     pub hide: Option<List<String>>,
     /// `ignore_files`: names of files whose patterns hide.
     pub ignore_files: Option<List<String>>,
+}
+
+/// `[exec]`: commands that a person is asked about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExecSection {
+    /// `ask`: patterns of them.
+    pub ask: Option<List<ExecPattern>>,
 }
 
 /// `[protect]`: names that may not be written although the project may.

@@ -4,6 +4,7 @@ use super::document::Place;
 use super::network::{NetworkMode, NetworkRule, SecretBinding, UpstreamProxy};
 use super::pattern::{EnvPattern, PathPattern};
 use super::value::{ApplyMode, Bytes, Cpus, Image, Isolation, WorkspaceMode};
+use crate::exec::ExecPattern;
 use crate::secret::SecretName;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -111,6 +112,8 @@ pub struct EffectivePolicy {
     /// Exceptions from and additions to the protected names, in order: the last
     /// rule that matches a path decides; none leaves it to [`crate::protect`].
     pub protect: Vec<Sourced<ProtectRule>>,
+    /// Commands that a person is asked about before they run.
+    pub exec_ask: Vec<Sourced<ExecPattern>>,
     /// The environment inside.
     pub env: Env,
     /// How much may be used.
@@ -393,6 +396,7 @@ impl EffectivePolicy {
                 ignore_files: names(IGNORE_FILES),
             },
             protect: Vec::new(),
+            exec_ask: Vec::new(),
             env: Env { pass, set: BTreeMap::new() },
             limits: Limits {
                 memory: Sourced::built_in(None),

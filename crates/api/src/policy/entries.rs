@@ -85,6 +85,7 @@ impl<'a> Entries<'a> {
             "files.ignore_files" => self.list(&key, &policy.files.ignore_files, |name| name.into()),
             "protect.allow" => self.rules(&key, policy, Verdict::Allow),
             "protect.deny" => self.rules(&key, policy, Verdict::Deny),
+            "exec.ask" => self.list(&key, &policy.exec_ask, |pattern| pattern.as_str().into()),
             "env.pass" => self.list(&key, &policy.env.pass, |pattern| pattern.to_string().into()),
             "env.set" => {
                 for (name, value) in &policy.env.set {

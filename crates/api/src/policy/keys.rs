@@ -53,6 +53,12 @@ pub const KEYS: &[Key] = &[
     key("protect", "allow", "list of patterns", "protected names that may be written all the same"),
     key("protect", "deny", "list of patterns", "more names that may not be written"),
     key(
+        "exec",
+        "ask",
+        "list of patterns",
+        "commands that run only when a person approves, as in \"git push *\"",
+    ),
+    key(
         "env",
         "pass",
         "list of names",

@@ -247,6 +247,7 @@ impl Merger<'_> {
         // What one level both lifts and protects stays protected: the later rule decides.
         self.policy.protect.extend(layer.rules(document.protect.allow.as_ref(), Verdict::Allow));
         self.policy.protect.extend(layer.rules(document.protect.deny.as_ref(), Verdict::Deny));
+        self.policy.exec_ask.extend(layer.sourced_list(document.exec.ask.as_ref()));
         self.policy.env.pass.extend(layer.sourced_list(document.env.pass.as_ref()));
         for (name, value) in &document.env.set {
             self.policy.env.set.insert(name.clone(), layer.sourced(value));

@@ -13,8 +13,8 @@
 //!
 //! - **Grants** (`files.read`, `files.write`, `protect.allow`, `env.pass`): the list
 //!   names what is *kept*. Each entry must lie within what the user granted.
-//! - **Restrictions** (`files.hide`, `files.ignore_files`, `protect.deny`, `network.ask`,
-//!   `network.deny`): the list is *added*. A pattern that takes something back (`!x`) is refused.
+//! - **Restrictions** (`files.hide`, `files.ignore_files`, `protect.deny`, `exec.ask`,
+//!   `network.ask`, `network.deny`): the list is *added*. A pattern that takes something back (`!x`) is refused.
 //! - **Rules** (`network.allow`, `network.presets`): what both the user and the project allow is
 //!   allowed.
 //! - **Limits**: equal or lower.
@@ -35,8 +35,8 @@ mod pattern;
 mod value;
 
 pub use document::{
-    Document, EnvSection, FilesSection, KernelSection, LimitsSection, List, Located, Place,
-    ProtectSection, RootSection, TierSection, WorkspaceSection,
+    Document, EnvSection, ExecSection, FilesSection, KernelSection, LimitsSection, List, Located,
+    Place, ProtectSection, RootSection, TierSection, WorkspaceSection,
 };
 pub use effective::{
     Budgets, EffectivePolicy, Env, Files, Grant, Kernel, Level, Limits, Network, Origin,

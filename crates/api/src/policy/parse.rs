@@ -9,7 +9,7 @@ pub use error::{ParseError, ParseErrorKind, ParseErrors};
 use super::document::{Document, Place};
 use super::keys::{KEYS, sections};
 use super::value::nearest;
-use item::{env_pattern, file_name, host_path, kind_of, path_pattern, plain};
+use item::{env_pattern, exec_pattern, file_name, host_path, kind_of, path_pattern, plain};
 use toml::de::{DeTable, DeValue};
 
 /// Longest document that is read, in bytes. A policy is a page or two; this keeps a
@@ -143,6 +143,7 @@ impl Reader {
             "protect.deny" => {
                 document.protect.deny = self.list(item, "a list of patterns", path_pattern)
             }
+            "exec.ask" => document.exec.ask = self.list(item, "a list of patterns", exec_pattern),
             "env.pass" => document.env.pass = self.list(item, "a list of names", env_pattern),
             "env.set" => self.env_set(item, document),
             "limits.memory" => document.limits.memory = self.size(item),

@@ -2,7 +2,7 @@
 
 use crate::error::CliError;
 use crate::policy::{PolicyFlags, load};
-use crate::run::{Request, explained, run as run_request};
+use crate::run::{Request, explained, pass, run as run_request};
 use crate::status::Status;
 use atoll_sys::netns::Preparing;
 use clap::{Args as _, Command, FromArgMatches as _};
@@ -70,6 +70,7 @@ pub(crate) fn run(args: Args, begun: Begun) -> Result<Status, CliError> {
     let Begun { started_us, network } = begun;
     let network = network.map_err(unstarted)?;
     let loaded = load(&args.policy)?;
+    pass(&loaded, &args.command)?;
     let request = Request {
         command: &args.command,
         loaded: &loaded,

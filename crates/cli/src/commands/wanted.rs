@@ -2,9 +2,11 @@
 
 use super::network::Reach;
 use crate::error::CliError;
+use crate::policy::load::exec_ask;
 use atoll_api::exec::ExecPattern;
 use atoll_api::policy::{Bytes, Cpus, parse_duration};
 use atoll_api::sandbox::{CreateSandbox, Env, Lifecycle, Limits};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What everything inside has, and what the sandbox may.
@@ -16,9 +18,16 @@ pub(crate) struct Wanted {
     /// A label to find it by; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     label: Vec<(String, String)>,
-    /// Commands that are run in it only when a person approves, as in 'git push *'; may be repeated
+    /// Commands that are run in it only when a person approves, as in 'git push *', beside those
+    /// of exec.ask in your own policy; may be repeated
     #[arg(long, value_name = "PATTERN")]
     exec_ask: Vec<ExecPattern>,
+    /// A policy file whose exec.ask counts too
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Leave the user's own policy file out
+    #[arg(long)]
+    no_user_policy: bool,
     #[command(flatten)]
     reach: Reach,
     /// Memory of all processes together, as in 2GiB
@@ -71,10 +80,16 @@ impl Wanted {
     /// The request, which says nothing of what the sandbox is made of.
     pub(crate) fn request(self) -> Result<CreateSandbox, CliError> {
         let network = self.reach.policy()?;
+        let mut asked = exec_ask(self.policy.as_deref(), self.no_user_policy)?;
+        for pattern in self.exec_ask {
+            if !asked.contains(&pattern) {
+                asked.push(pattern);
+            }
+        }
         Ok(CreateSandbox {
             env: Env(self.env.into_iter().collect()),
             labels: self.label.into_iter().collect(),
-            exec_ask: self.exec_ask,
+            exec_ask: asked,
             network,
             limits: Limits {
                 memory_bytes: self.memory.map(|size| size.0),

@@ -7,6 +7,7 @@ use super::project::{self, Project, ProjectError};
 use super::{home, read};
 use crate::env;
 use crate::error::CliError;
+use atoll_api::exec::ExecPattern;
 use atoll_api::policy::{
     Document, EffectivePolicy, Host, Layer, Level, MergeError, MergeErrorKind, Merged, POLICY_FILE,
     Resolution, WorkspaceMode, merge,
@@ -94,6 +95,31 @@ pub(crate) fn load(flags: &PolicyFlags) -> Result<Loaded, CliError> {
     merged.warnings.sort_by_key(|warning| (warning.origin.level, warning.origin.line()));
     check_links(&layers, &merged.policy, &project, home.as_deref())?;
     Ok(Loaded { merged, project, cwd, home, network, user_file })
+}
+
+/// Commands that a person is asked about in sandboxes of a server: what the user's own policy says,
+/// unless it is left out, and what a file says that was named.
+pub(crate) fn exec_ask(
+    named: Option<&Path>,
+    leaves_user_out: bool,
+) -> Result<Vec<ExecPattern>, CliError> {
+    let user = user_file_path(home::home().as_deref()).filter(|_| !leaves_user_out);
+    let mut patterns = Vec::new();
+    for (path, level) in [(user.as_deref(), Level::User), (named, Level::PolicyFile)] {
+        let Some(path) = path else { continue };
+        match read::user_file(path, level)? {
+            Some(document) => {
+                let items = document.exec.ask.into_iter().flat_map(|list| list.items);
+                patterns.extend(items.map(|item| item.value));
+            }
+            None if level == Level::User => {}
+            None => {
+                let message = format!("the policy {} does not exist", path.display());
+                return Err(CliError::new(message));
+            }
+        }
+    }
+    Ok(patterns)
 }
 
 /// Refuses paths that lead through a link in what is writable from inside: an

@@ -5,7 +5,7 @@
 //! reaches and with what; [`prepare`] puts
 //! these together before anything is made, [`launch`] makes the jail and
 //! [`inside`] is the half of it that runs as PID 1. [`control`] talks with that
-//! half, [`report`] says how it went, [`notes`] what the command did not get,
+//! half, [`gate`] asks before there is one, [`report`] says how it went, [`notes`] what the command did not get,
 //! [`foreign`] whose files may have been in its way and [`unmade`] why it could not
 //! begin.
 
@@ -15,6 +15,7 @@ mod caller;
 mod control;
 mod environment;
 mod foreign;
+mod gate;
 mod hints;
 mod image;
 mod inside;
@@ -36,6 +37,7 @@ mod supervisor;
 mod unmade;
 mod view;
 
+pub(crate) use gate::pass;
 pub(crate) use launch::{Request, run};
 pub(crate) use outline::{Outline, outline};
 pub(crate) use refusal::escaped;

@@ -36,6 +36,7 @@ pub mod stdio;
 pub mod terminal;
 
 pub use control::{Companion, Control, End, Lost, Message, Outcome, Place, Received};
+pub(crate) use dialog::Dialog;
 pub use dialog::{Answer, Choices, Question};
 pub use event_loop::{Inputs, SuperviseError, run};
 pub use guard::{Cleanup, Guard};

@@ -191,6 +191,8 @@ impl Merger<'_> {
             });
         }
         self.policy.protect.extend(layer.rules(protect.deny.as_ref(), Verdict::Deny));
+        // More questions are never wider.
+        self.policy.exec_ask.extend(layer.sourced_list(layer.document.exec.ask.as_ref()));
     }
 
     fn narrow_env(&mut self, layer: &Layer) {

@@ -88,6 +88,11 @@ fn wider(base: &EffectivePolicy, narrow: &EffectivePolicy) -> Option<String> {
     if narrow.workspace.apply.value < base.workspace.apply.value {
         return Some("apply".into());
     }
+    let asks =
+        |policy: &EffectivePolicy, pattern| policy.exec_ask.iter().any(|one| one.value == pattern);
+    if let Some(missing) = base.exec_ask.iter().find(|one| !asks(narrow, one.value.clone())) {
+        return Some(format!("runs {} unasked", missing.value));
+    }
     // Patterns in these tests are plain names, so the last equal one decides.
     let hides = |policy: &EffectivePolicy, name: &str| {
         let last =
@@ -602,4 +607,20 @@ proptest! {
         let twice = policy(&[(Level::User, &text), (Level::Project, &text)]);
         prop_assert_eq!(twice.limits.pids.origin.level, Level::User);
     }
+}
+
+/// Every level adds commands to ask about, and none takes one back.
+#[test]
+fn commands_to_ask_about_are_added() {
+    let levels = [
+        (Level::User, "exec.ask = ['git push *']"),
+        (Level::PolicyFile, "exec.ask = ['rm *']"),
+        (Level::Project, "exec.ask = []"),
+    ];
+    let policy = policy(&levels);
+    let asked: Vec<&str> = policy.exec_ask.iter().map(|one| one.value.as_str()).collect();
+    assert_eq!(asked, ["git push *", "rm *"]);
+    let (_, more) = (Level::Project, "exec.ask = ['make deploy']");
+    let policy = self::policy(&[levels[0], (Level::Project, more)]);
+    assert_eq!(policy.exec_ask[1].origin.level, Level::Project);
 }

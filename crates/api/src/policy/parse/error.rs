@@ -1,6 +1,7 @@
 //! What can be wrong in a document.
 
 use super::MAX_DOCUMENT_BYTES;
+use crate::exec::ExecPatternError;
 use crate::policy::pattern::PatternError;
 use crate::policy::value::{ValueError, suggest};
 use std::fmt;
@@ -84,6 +85,14 @@ pub enum ParseErrorKind {
         key: String,
         /// What is wrong.
         problem: PatternError,
+    },
+    /// The pattern of commands cannot be understood.
+    #[error("{key}: {problem}")]
+    Command {
+        /// Table and key.
+        key: String,
+        /// What is wrong.
+        problem: ExecPatternError,
     },
 }
 

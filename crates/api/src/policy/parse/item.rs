@@ -2,6 +2,7 @@
 
 use super::error::ParseErrorKind;
 use super::{Item, ParseError, Reader};
+use crate::exec::ExecPattern;
 use crate::policy::document::{Document, List, Located};
 use crate::policy::pattern::{EnvPattern, PathPattern};
 use crate::policy::value::{Bytes, Cpus, Image, Limit, ValueError, parse_duration};
@@ -252,6 +253,10 @@ fn absolute(text: &str) -> Result<PathBuf, ValueError> {
 pub(super) fn path_pattern(key: &str, text: &str) -> Result<PathPattern, ParseErrorKind> {
     PathPattern::parse(text)
         .map_err(|problem| ParseErrorKind::Pattern { key: key.to_owned(), problem })
+}
+
+pub(super) fn exec_pattern(key: &str, text: &str) -> Result<ExecPattern, ParseErrorKind> {
+    text.parse().map_err(|problem| ParseErrorKind::Command { key: key.to_owned(), problem })
 }
 
 pub(super) fn env_pattern(key: &str, text: &str) -> Result<EnvPattern, ParseErrorKind> {

@@ -78,3 +78,26 @@ fn a_command_waits_until_it_is_approved() {
         assert_eq!(all.len(), 3, "{all:?}");
     });
 }
+
+/// What the user's own policy has asked about is so in sandboxes of a server too.
+#[test]
+fn a_sandbox_asks_for_what_the_users_policies_say() {
+    each(|project| {
+        let _served = Served::start(project, &[]);
+        let config = project.home().join(".config/atoll");
+        std::fs::create_dir_all(&config).unwrap();
+        std::fs::write(config.join("config.toml"), "[exec]\nask = ['git push *']\n").unwrap();
+        let named = project.outside().join("policy.toml");
+        std::fs::write(&named, "[exec]\nask = ['rm *']\n").unwrap();
+        let named = named.to_str().unwrap();
+        let asks = |arguments: &[&str]| {
+            let made = objects(project, &[&["create", "--json"], arguments].concat());
+            made[0]["exec_ask"].clone()
+        };
+        let flags = ["--policy", named, "--exec-ask", "make *", "--exec-ask", "rm *"];
+        assert_eq!(asks(&flags), json!(["git push *", "rm *", "make *"]));
+        assert_eq!(asks(&["--no-user-policy"]), json!(null));
+        let ran = ask(project, &["create", "--policy", "/nowhere/policy.toml"]);
+        assert!(ran.stderr().contains("does not exist"), "{}", ran.text());
+    });
+}

@@ -13,6 +13,7 @@ mod files_odd;
 mod files_owners;
 mod files_repositories;
 mod files_review;
+mod gate;
 mod grants;
 mod hidden;
 mod image;

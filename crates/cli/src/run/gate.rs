@@ -1,0 +1,106 @@
+//! The question before a command that the policy has a person approve: nothing has been started yet.
+
+use crate::env;
+use crate::error::CliError;
+use crate::policy::load::Loaded;
+use crate::supervise::{Answer, Choices, Dialog, Question, Terminal};
+use atoll_api::exec::{ExecPattern, StartExec};
+use atoll_api::octets::Octets;
+use atoll_api::policy::Sourced;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
+
+/// How long somebody may take to answer.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Has a person approve the command, if a pattern of the policy says so.
+///
+/// # Errors
+///
+/// It was not approved, or there is nobody to be asked.
+pub(crate) fn pass(loaded: &Loaded, command: &[OsString]) -> Result<(), CliError> {
+    let patterns = &loaded.merged.policy.exec_ask;
+    if patterns.is_empty() {
+        return Ok(());
+    }
+    let words: Vec<Octets> =
+        command.iter().filter_map(|word| Octets::try_from(word.clone()).ok()).collect();
+    let request = StartExec { command: Some(words), ..StartExec::default() };
+    let Some(asks) = patterns.iter().find(|pattern| pattern.value.matches(&request)) else {
+        return Ok(());
+    };
+    let refused = |code: &str, message: String| {
+        CliError::new(format!("{message}; nothing was started [{code}]"))
+    };
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        let message = format!(
+            "{:?} in exec.ask ({}) has a person approve this command, and there is no terminal to \
+             ask on",
+            asks.value.as_str(),
+            asks.origin
+        );
+        return Err(refused("needs-approval", message).hint("the user runs it on a terminal"));
+    }
+    let answer = ask(asks, command)
+        .map_err(|error| CliError::new("cannot ask on the terminal").because(error))?;
+    match answer {
+        Answer::Once | Answer::Run => Ok(()),
+        Answer::No => Err(refused("approval-denied", "it was not approved".to_owned())),
+        Answer::Late => Err(refused("approval-expired", "nobody approved it in time".to_owned())),
+    }
+}
+
+fn ask(asks: &Sourced<ExecPattern>, command: &[OsString]) -> io::Result<Answer> {
+    let mut terminal = Terminal::open(io::stdin().as_fd(), true)?;
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let question = Question {
+        number: 0,
+        about: vec![
+            "atoll: a question of the sandbox's policy".to_owned(),
+            format!("  what:   {}", words.join(" ")),
+            format!("  rule:   exec.ask {:?} ({})", asks.value.as_str(), asks.origin),
+        ],
+        asks: "run it".to_owned(),
+        choices: Choices::Once,
+        until: Instant::now() + PATIENCE,
+    };
+    let is_dumb = env::TERM.get().is_none_or(|term| term == "dumb");
+    // It has its own modes again when this ends.
+    terminal.enter_raw()?;
+    let columns = terminal.size().ws_col;
+    let (mut dialog, text) = Dialog::new(question, columns, is_dumb, Instant::now());
+    // A terminal that shows nothing gets no answer either.
+    let show = |text: &str| io::stderr().write_all(text.as_bytes()).unwrap_or_default();
+    show(&text);
+    loop {
+        let step = dialog.look_at_clock(Instant::now());
+        show(&step.shown);
+        if let Some(answer) = step.answer {
+            return Ok(answer);
+        }
+        let left = dialog.alarm().saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).unwrap_or_default();
+        let mut ready = [PollFd::from_borrowed_fd(terminal.fd(), PollFlags::IN)];
+        match poll(&mut ready, Some(&left)) {
+            Ok(0) | Err(Errno::INTR) => continue,
+            other => other?,
+        };
+        let mut bytes = [0; 256];
+        let count = match rustix::io::read(terminal.fd(), &mut bytes) {
+            Err(Errno::INTR | Errno::AGAIN) => continue,
+            other => other?,
+        };
+        if count == 0 {
+            return Ok(Answer::No);
+        }
+        let step = dialog.press(&bytes[..count], Instant::now());
+        show(&step.shown);
+        if let Some(answer) = step.answer {
+            return Ok(answer);
+        }
+    }
+}
