@@ -1,6 +1,7 @@
 //! Files that nobody needs any more: out of sight at once, and removed one after the other by a
 //! thread of its own, since a tree of 50,000 files takes minutes.
 
+use atoll_sys::process::{SignalSet, set_signal_mask};
 use rustix::fs::{Mode, OFlags};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -34,8 +35,12 @@ impl Trash {
             // There is somebody to receive it.
             thrown.send(entry?.file_name()).unwrap_or_default();
         }
-        let name = "atoll-trash".to_owned();
-        thread::Builder::new().name(name).spawn(move || empty(&directory, &received))?;
+        let work = thread::Builder::new().name("atoll-trash".to_owned());
+        // Signals are for the threads that wait for them, which may not have begun to.
+        let mask = set_signal_mask(SignalSet::ALL)?;
+        let spawned = work.spawn(move || empty(&directory, &received));
+        set_signal_mask(mask)?;
+        spawned?;
         Ok(Self { path, thrown })
     }
 
