@@ -264,6 +264,20 @@ pub trait Backend: Send + Sync + 'static {
     /// Something may be left; another call removes it.
     fn remove(&self, id: SandboxId) -> Result<(), BackendError>;
 
+    /// Does what can be done of [`Backend::snapshot`] for this layer while the processes still
+    /// run, so that they stand still for less. Nothing comes of it if that is not called.
+    ///
+    /// # Errors
+    /// If that would fail too.
+    fn copy_ahead(
+        &self,
+        _id: SandboxId,
+        _layer: LayerId,
+        _progress: &Progress,
+    ) -> Result<(), BackendError> {
+        Ok(())
+    }
+
     /// Makes a layer of everything that a sandbox keeps. Of one without processes this takes no
     /// longer for many files than for few; of one whose processes are frozen it is a copy, and
     /// may be given up by `progress`.

@@ -102,6 +102,8 @@ impl Owner {
         layer: LayerId,
         progress: &Arc<Progress>,
     ) -> Result<(Taken, Duration), BackendError> {
+        let ahead = progress.clone();
+        self.call(move |backend, id| backend.copy_ahead(id, layer, &ahead)).await?;
         self.expect_silence(true);
         let since = Instant::now();
         let taken = match self.call(|backend, id| backend.freeze(id)).await {

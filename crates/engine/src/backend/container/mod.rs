@@ -44,11 +44,12 @@ use identity::Identities;
 use image::Base;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use std::time::Duration;
 use trash::Trash;
 
@@ -76,6 +77,10 @@ pub struct Container {
     /// Images of layers, where there are any.
     images: Option<Images>,
     trash: Trash,
+    /// What is known of copies that are about to be layers, or to be brought to the disk.
+    copies: Mutex<BTreeMap<LayerId, snapshot::Copied>>,
+    /// What a sandbox keeps is a subvolume of btrfs.
+    has_subvolumes: bool,
     /// Why the root file system of an image can only be read, if so.
     writable_root: Result<(), String>,
 }
@@ -101,9 +106,19 @@ impl Container {
             Spawner::start(spawner, Some(lock)).map_err(host::call("start the spawner"))?;
         let writable_root = atoll_jail::features::writable_root(places.state());
         let trash = Trash::open(places.state()).map_err(host::call("open the trash"))?;
-        let (roots, images) = (None, None);
-        let container =
-            Self { places, spawner, layout, identities, roots, images, trash, writable_root };
+        let has_subvolumes = snapshot::has_subvolumes(places.state());
+        let container = Self {
+            places,
+            spawner,
+            layout,
+            identities,
+            roots: None,
+            images: None,
+            trash,
+            copies: Mutex::default(),
+            has_subvolumes,
+            writable_root,
+        };
         container.clear_layers()?;
         Ok(container)
     }
@@ -287,6 +302,15 @@ impl Backend for Container {
         self.places.remove(id)?;
         self.identities.give_back(id);
         Ok(())
+    }
+
+    fn copy_ahead(
+        &self,
+        id: SandboxId,
+        layer: LayerId,
+        progress: &Progress,
+    ) -> Result<(), BackendError> {
+        self.prepare_copy(id, layer, progress)
     }
 
     fn snapshot(

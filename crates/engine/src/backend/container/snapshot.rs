@@ -13,7 +13,8 @@
 //!
 //! Of one whose processes stand still a copy is made: of btrfs by a snapshot of its subvolume, of
 //! others file by file ([`atoll_store::tree`]), where files that have not changed since the copy
-//! before are linked to that one.
+//! before are linked to that one. Most of it is copied while they still run, and what has not changed
+//! since is linked to that copy.
 
 use super::Container;
 use super::host::{self, call};
@@ -24,11 +25,12 @@ use atoll_api::id::{LayerId, SandboxId};
 use atoll_api::snapshot::SnapshotWay;
 use atoll_store::tree::{self, CopyError, Index, Previous, SubvolumeError};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
-use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::{MutexGuard, PoisonError};
 
 /// Layers that one may have below it: more take long to look through (a first `git status` of
 /// 50,000 files takes ten times as long with 120 as with one).
@@ -140,6 +142,45 @@ impl Container {
         self.discard(new.path())
     }
 
+    /// Copies most of what a sandbox keeps, while its processes run.
+    pub(super) fn prepare_copy(
+        &self,
+        id: SandboxId,
+        layer: LayerId,
+        progress: &Progress,
+    ) -> Result<(), BackendError> {
+        self.places.check_room()?;
+        self.make_layers()?;
+        let (top, ahead) = (self.places.top(id), self.ahead(layer));
+        if tree::is_subvolume(open(top.path())?.as_fd()).unwrap_or_default() {
+            return Ok(());
+        }
+        let before = self.copied_before(id);
+        let before = before.as_ref().map(|(top, copied)| (top, copied));
+        let copied = ahead.make().map_err(call("copy what the sandbox keeps"));
+        let copied = copied.and_then(|()| {
+            let copy = tree::copy_ahead;
+            copy_parts(&top, &ahead, before, &copy, progress)
+        });
+        match copied {
+            Ok(copied) => drop(self.copies().insert(layer, copied)),
+            Err(error) => {
+                self.discard(ahead.path())?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where what is copied ahead for a layer lies until that is made.
+    fn ahead(&self, layer: LayerId) -> Top {
+        Top::at(self.places.layers().join(format!(".new-{layer}-ahead")))
+    }
+
+    fn copies(&self) -> MutexGuard<'_, BTreeMap<LayerId, Copied>> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Copies what a sandbox keeps whose processes stand still.
     fn copy(
         &self,
@@ -150,7 +191,11 @@ impl Container {
         self.make_layers()?;
         let top = self.places.top(id);
         let new = Top::at(self.places.layers().join(format!(".new-{layer}")));
-        let copied = self.copy_to(id, &top, &new, progress).and_then(|taken| {
+        let before = self.copies().remove(&layer);
+        let copied = self.copy_to(id, &top, &new, (layer, before), progress);
+        // Whatever came of it, what was copied ahead has served.
+        self.discard(self.ahead(layer).path())?;
+        let copied = copied.and_then(|taken| {
             let step = "put the layer into place";
             std::fs::rename(new.path(), self.places.layer(layer).path()).map_err(call(step))?;
             Ok(taken)
@@ -171,6 +216,7 @@ impl Container {
         id: SandboxId,
         top: &Top,
         new: &Top,
+        (layer, ahead): (LayerId, Option<Copied>),
         progress: &Progress,
     ) -> Result<Taken, BackendError> {
         let step = "copy what the sandbox keeps";
@@ -189,30 +235,36 @@ impl Container {
             }
         }
         self.make_top(new)?;
-        let before = self.copied_before(id);
-        let mut all = tree::Copied::default();
-        for part in ["home", "upper"] {
-            if !top.path().join(part).is_dir() {
-                continue;
-            }
-            let copied = copy_part(part, top, new, before.as_ref(), progress)?;
-            all.files += copied.files;
-            all.reflinked += copied.reflinked;
-            all.bytes_copied += copied.bytes_copied;
+        let was_ahead = ahead.is_some();
+        let before = match ahead {
+            Some(copied) => Some((self.ahead(layer), copied)),
+            None => self.copied_before(id),
+        };
+        let before = before.as_ref().map(|(top, copied)| (top, copied));
+        let all = copy_parts(top, new, before, &tree::copy, progress)?;
+        let mut counts = all.counts;
+        if let Some((_, ahead)) = before.filter(|_| was_ahead) {
+            counts.reflinked += ahead.counts.reflinked;
+            counts.bytes_copied += ahead.counts.bytes_copied;
         }
+        // It is written when the sandbox goes on.
+        self.copies().insert(layer, all);
         if let Some(root) = top.image()? {
             new.note_image(&root)?;
         }
         new.note_below(&top.below()?).map_err(call(step))?;
-        let way = if all.reflinked > 0 { SnapshotWay::Reflink } else { SnapshotWay::Copy };
-        Ok(Taken { way, files: Some(all.files), copied_bytes: all.bytes_copied })
+        let way = if counts.reflinked > 0 { SnapshotWay::Reflink } else { SnapshotWay::Copy };
+        Ok(Taken { way, files: Some(counts.files), copied_bytes: counts.bytes_copied })
     }
 
     /// The layer of the last copy, if nothing else has been made of the sandbox since.
-    fn copied_before(&self, id: SandboxId) -> Option<Top> {
+    fn copied_before(&self, id: SandboxId) -> Option<(Top, Copied)> {
         let note = std::fs::read_link(self.places.of(id).join(COPIED)).ok()?;
         let layer = self.places.layer(note.to_str()?.parse().ok()?);
-        layer.path().is_dir().then_some(layer)
+        let directory = open(layer.path()).ok()?;
+        let load = |part| Some((part, Index::load(directory.as_fd(), &index_name(part))?));
+        let indexes = PARTS.into_iter().filter_map(load).collect();
+        Some((layer, Copied { counts: tree::Copied::default(), indexes }))
     }
 
     /// What is needed of the layers, and what is not is removed, the bytes of it later.
@@ -220,6 +272,9 @@ impl Container {
         &self,
         keep: &BTreeSet<LayerId>,
     ) -> Result<Vec<LayerId>, BackendError> {
+        // Nobody makes a layer now, so what was begun is left of one that failed.
+        self.clear_layers()?;
+        self.copies().clear();
         let mut needed = keep.clone();
         for layer in keep {
             // One that is kept and not there is nobody's ground.
@@ -282,9 +337,14 @@ impl Container {
         Ok(())
     }
 
-    /// Brings a layer to the disk.
+    /// Brings a layer to the disk, with what the next copy needs to know of it.
     pub(super) fn bring_to_disk(&self, layer: LayerId) -> Result<(), BackendError> {
+        let copied = self.copies().remove(&layer).unwrap_or_default();
         let layer = open(self.places.layer(layer).path())?;
+        for (part, index) in copied.indexes {
+            // Without it the next copy is one of everything.
+            index.save(layer.as_fd(), &index_name(part)).ok();
+        }
         tree::sync(layer.as_fd()).map_err(call("bring the snapshot to the disk"))
     }
 
@@ -304,40 +364,89 @@ impl Container {
 
     /// Makes an empty one: a subvolume where the file system has them.
     pub(super) fn make_top(&self, top: &Top) -> Result<(), BackendError> {
-        top.make().map_err(call("make what the sandbox is to keep"))
+        let step = "make what the sandbox is to keep";
+        if self.has_subvolumes {
+            let above = top.path().parent().unwrap_or(Path::new("/"));
+            let name = top.path().file_name().unwrap_or_default();
+            tree::create_subvolume(open(above)?.as_fd(), name)
+                .map_err(|error| host::other(step, error))?;
+        }
+        top.make().map_err(call(step))
     }
 }
 
-/// Copies one directory of a top, with what the next copy needs to know of it.
-fn copy_part(
-    part: &str,
+/// Whether what sandboxes keep can be made subvolumes below `state`, and be removed again, which
+/// an ordinary user may not everywhere.
+pub(super) fn has_subvolumes(state: &Path) -> bool {
+    let name = OsStr::new(".probe-subvolume");
+    let Ok(directory) = open(state) else { return false };
+    let made = tree::create_subvolume(directory.as_fd(), name);
+    let removed = atoll_store::remove(directory.as_fd(), name);
+    matches!(made, Ok(true)) && removed.is_ok()
+}
+
+/// [`tree::copy`] or [`tree::copy_ahead`].
+type Copy<'a> = &'a dyn Fn(
+    BorrowedFd<'_>,
+    BorrowedFd<'_>,
+    Option<Previous<'_>>,
+    &dyn Fn() -> bool,
+) -> Result<(tree::Copied, Index), CopyError>;
+
+/// A copy of what a sandbox keeps, and what the next copy needs to know of it.
+#[derive(Debug, Default)]
+pub(super) struct Copied {
+    counts: tree::Copied,
+    indexes: Vec<(&'static str, Index)>,
+}
+
+/// The directories of a top that are copied.
+const PARTS: [&str; 2] = ["home", "upper"];
+
+/// Where a layer has the index of one of them.
+fn index_name(part: &str) -> OsString {
+    OsString::from(format!("{part}.index"))
+}
+
+/// Copies the directories of a top, and links what is as it was in `before`.
+fn copy_parts(
     top: &Top,
     new: &Top,
-    before: Option<&Top>,
+    before: Option<(&Top, &Copied)>,
+    copy: Copy<'_>,
     progress: &Progress,
-) -> Result<tree::Copied, BackendError> {
-    let (source, index_name) = (open(&top.path().join(part))?, format!("{part}.index"));
-    let to = new.path().join(part);
-    match std::fs::create_dir(&to) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(call("copy what the sandbox keeps")(error));
+) -> Result<Copied, BackendError> {
+    let step = "copy what the sandbox keeps";
+    let mut all = Copied::default();
+    for part in PARTS {
+        if !top.path().join(part).is_dir() {
+            continue;
         }
-        Ok(()) | Err(_) => {}
+        let (source, to) = (open(&top.path().join(part))?, new.path().join(part));
+        match std::fs::create_dir(&to) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(call(step)(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
+        let previous = before.and_then(|(before, copied)| {
+            let (_, index) = copied.indexes.iter().find(|(known, _)| *known == part)?;
+            Some((open(&before.path().join(part)).ok()?, index))
+        });
+        let previous =
+            previous.as_ref().map(|(tree, index)| Previous { tree: tree.as_fd(), index });
+        let is_canceled = || progress.is_cancelled();
+        let copied = copy(source.as_fd(), open(&to)?.as_fd(), previous, &is_canceled);
+        let (counts, index) = copied.map_err(|error| match error {
+            CopyError::Canceled => BackendError::Cancelled,
+            error => host::other(step, error),
+        })?;
+        all.counts.files += counts.files;
+        all.counts.reflinked += counts.reflinked;
+        all.counts.bytes_copied += counts.bytes_copied;
+        all.indexes.push((part, index));
     }
-    let previous = before.and_then(|before| {
-        let index = Index::load(open(before.path()).ok()?.as_fd(), OsStr::new(&index_name))?;
-        Some((open(&before.path().join(part)).ok()?, index))
-    });
-    let previous = previous.as_ref().map(|(tree, index)| Previous { tree: tree.as_fd(), index });
-    let is_canceled = || progress.is_cancelled();
-    let copied = tree::copy(source.as_fd(), open(&to)?.as_fd(), previous, &is_canceled);
-    let (copied, index) = copied.map_err(|error| match error {
-        CopyError::Canceled => BackendError::Cancelled,
-        error => host::other("copy what the sandbox keeps", error),
-    })?;
-    // Without it the next copy is one of everything.
-    index.save(open(new.path())?.as_fd(), OsStr::new(&index_name)).ok();
-    Ok(copied)
+    Ok(all)
 }
 
 fn open(path: &Path) -> Result<OwnedFd, BackendError> {

@@ -57,7 +57,14 @@ impl Top {
     /// Makes it, with a home that nobody has yet.
     pub(super) fn make(&self) -> io::Result<()> {
         let mut builder = DirBuilder::new();
-        builder.mode(0o700).create(&self.0)?;
+        match builder.mode(0o700).create(&self.0) {
+            // It is a subvolume.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let only_ours = std::fs::Permissions::from_mode(0o700);
+                std::fs::set_permissions(&self.0, only_ours)?;
+            }
+            made => made?,
+        }
         builder.create(self.home())
     }
 

@@ -15,7 +15,7 @@ use atoll_engine::backend::Container;
 use atoll_engine::clock::{Clock as _, SystemClock};
 use atoll_engine::{Config, Engine};
 use atoll_testkit::guest::Socket;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,6 +29,11 @@ pub(super) struct Machine {
 impl Machine {
     pub(super) fn new() -> Self {
         Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// The same on another file system than that of temporary files.
+    pub(super) fn below(directory: &Path) -> Self {
+        Self { dir: tempfile::tempdir_in(directory).unwrap() }
     }
 
     pub(super) fn state(&self) -> PathBuf {

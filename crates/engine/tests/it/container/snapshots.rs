@@ -11,6 +11,7 @@ use atoll_protocol::request::Request;
 use atoll_testkit::guest::sh;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 async fn snapshot(engine: &Engine, id: SandboxId) -> Snapshot {
     engine.snapshot(id, CreateSnapshot::default()).await.unwrap()
@@ -106,6 +107,7 @@ fn what_runs_notices_nothing_and_its_snapshot_is_of_one_moment() {
         let id = engine.create(named("web")).await.unwrap().id;
         let guest = machine.guest(id);
         guest.sh(FILL);
+        guest.sh("head -c 4000000 /dev/urandom > large; sync large");
         // It holds a file open that is written, one that has no name, and a directory. What it
         // writes to the one is written to the other at once.
         let work = "mkdir -p here; cd here; exec 3>>../log 4>>../again 5<>../unlinked; \
@@ -120,8 +122,11 @@ fn what_runs_notices_nothing_and_its_snapshot_is_of_one_moment() {
         let at = length();
         eventually("it goes on", || length() > at).await;
         let second = snapshot(&engine, id).await;
-        // Of what had not changed nothing was copied.
+        // Of what had not changed nothing was copied, and nothing is left of what was ahead.
         assert_eq!(second.files, first.files);
+        assert!(first.copied_bytes >= 4_000_000, "{first:?}");
+        assert!(second.copied_bytes < 4_000_000, "{first:?} {second:?}");
+        assert_eq!(names(&machine.state().join("layers")).len(), 2);
         for snapshot in [&first, &second] {
             let fork = engine.create(from(snapshot.id)).await.unwrap().id;
             let look = "cat a/link; ls -d here; \
@@ -260,6 +265,96 @@ fn forks_share_neither_names_nor_randomness() {
         let again: Vec<&str> = again.text().lines().collect();
         assert_eq!((again[0], again[3]), (before[0].as_str(), before[3].as_str()));
         assert_ne!(again[5], before[5]);
+        engine.shutdown().await;
+    });
+}
+
+/// A file system of its own, in a mount table of this thread and of those that it starts.
+struct Disk {
+    place: tempfile::TempDir,
+    _image: tempfile::NamedTempFile,
+}
+
+impl Disk {
+    /// One of btrfs, where it can be had.
+    fn btrfs() -> Option<Self> {
+        let none = || {
+            atoll_testkit::skip::skip(
+                "tree-disks",
+                "run by an ordinary user, or nothing can be mounted",
+            )
+        };
+        if !rustix::process::geteuid().is_root() || atoll_sys::mount::unshare_mounts().is_err() {
+            none();
+            return None;
+        }
+        let (place, image) =
+            (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
+        image.as_file().set_len(512 << 20).unwrap();
+        let run = |program: &str, arguments: &[&str]| {
+            Command::new(program).args(arguments).arg(image.path()).output().unwrap()
+        };
+        let made = run("mkfs.btrfs", &["-q"]);
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "btrfs", "-o", "loop"]).arg(image.path()).arg(place.path());
+        if !mount.output().unwrap().status.success() {
+            none();
+            return None;
+        }
+        Some(Self { place, _image: image })
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let flags = rustix::mount::UnmountFlags::DETACH;
+        rustix::mount::unmount(self.place.path(), flags).ok();
+    }
+}
+
+#[test]
+fn on_btrfs_what_runs_is_copied_as_a_whole() {
+    let Some(disk) = Disk::btrfs() else { return };
+    let machine = Machine::below(disk.place.path());
+    live(async {
+        let engine = machine.start().await;
+        if lacks_pause(&engine) {
+            return engine.shutdown().await;
+        }
+        let id = engine.create(named("web")).await.unwrap().id;
+        machine.guest(id).sh(FILL);
+        let first = snapshot(&engine, id).await;
+        assert_eq!((first.way, first.files), (SnapshotWay::Subvolume, None));
+        machine.guest(id).sh("echo two > a/b/file");
+        engine.stop(id).await.unwrap();
+        let second = snapshot(&engine, id).await;
+        assert_eq!(second.way, SnapshotWay::Rename);
+        for (taken, said) in [(&first, "one\n"), (&second, "two\n")] {
+            let fork = engine.create(from(taken.id)).await.unwrap().id;
+            assert_eq!(
+                machine.guest(fork).sh("cat a/link; ls").text(),
+                format!("{said}a\ngone\nrun\nshut\n")
+            );
+            // What is above a layer is copied as a whole too.
+            let again = snapshot(&engine, fork).await;
+            assert_eq!(again.way, SnapshotWay::Subvolume);
+            let last = engine.create(from(again.id)).await.unwrap().id;
+            assert_eq!(machine.guest(last).sh("cat a/link").text(), said);
+            for id in [fork, last] {
+                engine.delete(id).await.unwrap();
+            }
+            engine.delete_snapshot(again.id).await.unwrap();
+        }
+        engine.restore(id, first.id).await.unwrap();
+        engine.resume(id).await.unwrap();
+        assert_eq!(machine.guest(id).sh("cat a/link").text(), "one\n");
+        engine.delete(id).await.unwrap();
+        for taken in [&first, &second] {
+            engine.delete_snapshot(taken.id).await.unwrap();
+        }
+        let left = [machine.state().join("layers"), machine.state().join(".trash")];
+        eventually("nothing is left", || left.iter().all(|path| names(path).is_empty())).await;
         engine.shutdown().await;
     });
 }
