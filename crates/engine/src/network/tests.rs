@@ -93,7 +93,7 @@ fn what_is_the_operators_needs_an_admin() {
         (json!({"allow": ["169.254.169.254"]}), Scope::Admin),
         (json!({"allow": ["[::/0]"]}), Scope::Admin),
         (json!({"allow": ["0.0.0.0/0"]}), Scope::Admin),
-        (json!({"secrets": [{"name": "A", "file": "/x"}]}), Scope::Admin),
+        (json!({"secrets": [{"name": "A", "file": "/run/secrets/a"}]}), Scope::Admin),
         (
             json!({"secrets": [{"name": "A", "at": ["https://a.example"], "as": "bearer"}]}),
             Scope::Admin,

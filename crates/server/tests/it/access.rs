@@ -38,6 +38,8 @@ fn needed(method: &str, path: &str) -> Option<Scope> {
         // It tells what everybody did.
         (_, "/v1/audit") => Some(Scope::Admin),
         ("PUT" | "DELETE", path) if path.starts_with("/v1/secrets") => Some(Scope::Admin),
+        // They are everybody's, and take room on the server's disk.
+        ("POST" | "DELETE", path) if path.starts_with("/v1/images") => Some(Scope::Admin),
         // A connection to a port can do whatever is behind it.
         ("GET", path) if path.ends_with("/connect") => Some(Scope::Run),
         // What commands print is theirs who run them.
