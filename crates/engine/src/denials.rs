@@ -14,6 +14,10 @@ use atoll_api::time::Timestamp;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long the gateway may take to tell what it has refused.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 
 /// Longest text of a denial that is kept, in bytes: a sandbox chooses hosts and paths.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -105,8 +109,9 @@ impl Engine {
     }
 
     /// What the sandbox of an exec was refused while that ran.
-    pub fn denials_of(&self, sandbox: SandboxId, exec: &Exec) -> Vec<Denial> {
+    pub async fn denials_of(&self, sandbox: SandboxId, exec: &Exec) -> Vec<Denial> {
         let now = self.shared().clock.now();
+        self.all_is_told(sandbox).await;
         let ago_us = exec.started_ago_ms.saturating_add(1).saturating_mul(1000);
         let from = now.unix_us().saturating_sub_unsigned(ago_us);
         let from = Timestamp::from_unix_us(from).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -118,17 +123,27 @@ impl Engine {
         self.shared().oversight.denials.between(sandbox, from, to)
     }
 
+    /// Waits until the gateway has told what it has refused the sandbox: who was refused knows it
+    /// from the gateway, and may be sooner here. It tells in order, so an answer of its comes behind.
+    async fn all_is_told(&self, sandbox: SandboxId) {
+        if let Some(gateway) = &self.shared().gateway {
+            // One that does not answer is being started anew, and tells nothing any more.
+            timeout(TOLD_WITHIN, gateway.count(sandbox)).await.unwrap_or_default();
+        }
+    }
+
     /// The last of what a sandbox was refused in so much time until now.
     ///
     /// # Errors
     /// If there is no such sandbox.
-    pub fn denials_within(
+    pub async fn denials_within(
         &self,
         sandbox: SandboxId,
         time: Duration,
     ) -> Result<DenialPage, OperationError> {
         self.get(sandbox)?;
         let now = self.shared().clock.now();
+        self.all_is_told(sandbox).await;
         let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let from = Timestamp::from_unix_us(now.unix_us().saturating_sub_unsigned(time_us));
         let from = from.unwrap_or(Timestamp::UNIX_EPOCH);

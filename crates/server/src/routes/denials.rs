@@ -55,7 +55,8 @@ async fn list(
             let wrong = "within_ms: it is too long, or beside a cursor";
             return Err(Failure::field("within_ms", wrong));
         }
-        return Ok(Json(app.engine.denials_within(id, Duration::from_millis(within_ms))?));
+        let time = Duration::from_millis(within_ms);
+        return Ok(Json(app.engine.denials_within(id, time).await?));
     }
     if cursor.is_some_and(|cursor| cursor > atoll_api::sandbox::NUMBER_MAX) {
         return Err(Failure::field("cursor", "cursor: no page gave that"));

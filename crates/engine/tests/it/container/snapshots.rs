@@ -24,7 +24,10 @@ fn from(id: SnapshotId) -> CreateSandbox {
 fn lacks_pause(engine: &Engine) -> bool {
     let lacks = !engine.tier().1.pause;
     if lacks {
-        atoll_testkit::skip::skip("snapshot-pause", "no cgroup tree can be written, as by an ordinary user");
+        atoll_testkit::skip::skip(
+            "snapshot-pause",
+            "no cgroup tree can be written, as by an ordinary user",
+        );
     }
     lacks
 }

@@ -135,6 +135,6 @@ async fn result(
         }
     };
     let (stdout, stderr) = collected.finish();
-    let denials = app.engine.denials_of(following.inside().id(), &exec);
+    let denials = app.engine.denials_of(following.inside().id(), &exec).await;
     Ok(ExecResult { exec, stdout, stderr, denials })
 }
