@@ -116,9 +116,10 @@ impl Engine {
         let from = now.unix_us().saturating_sub_unsigned(ago_us);
         let from = Timestamp::from_unix_us(from).unwrap_or(Timestamp::UNIX_EPOCH);
         let ended = exec.ended.as_ref();
-        let to = ended.map_or(now, |ended| {
-            // Times are of whole milliseconds.
-            from.after(Duration::from_micros(ended.duration_us) + Duration::from_millis(2))
+        // A denial has the time at which it was heard of, which may be a little later.
+        let heard = self.shared().clock.now();
+        let to = ended.map_or(heard, |ended| {
+            from.after(Duration::from_micros(ended.duration_us) + TOLD_WITHIN).min(heard)
         });
         self.shared().oversight.denials.between(sandbox, from, to)
     }
@@ -147,7 +148,8 @@ impl Engine {
         let time_us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let from = Timestamp::from_unix_us(now.unix_us().saturating_sub_unsigned(time_us));
         let from = from.unwrap_or(Timestamp::UNIX_EPOCH);
-        let denials = self.shared().oversight.denials.between(sandbox, from, now);
+        let heard = self.shared().clock.now();
+        let denials = self.shared().oversight.denials.between(sandbox, from, heard);
         Ok(DenialPage { denials, next: None, missed: 0 })
     }
 
