@@ -156,13 +156,14 @@ impl FromStr for Reference {
         if tag.is_some_and(|tag| !is_tag(tag)) {
             return Err(malformed("that is no tag"));
         }
-        if !is_repository(path) {
+        let library = registry == DEFAULT_REGISTRY && !path.contains('/');
+        let repository = if library { format!("library/{path}") } else { path.to_owned() };
+        // With what was left away too, or else its whole name would be none.
+        if !is_repository(&repository) {
             return Err(malformed(
                 "repositories have lower-case letters, digits and . _ - between slashes",
             ));
         }
-        let library = registry == DEFAULT_REGISTRY && !path.contains('/');
-        let repository = if library { format!("library/{path}") } else { path.to_owned() };
         let tag = tag.map(str::to_owned);
         let tag = if digest.is_none() { tag.or_else(|| Some("latest".to_owned())) } else { tag };
         Ok(Self { is_plain, registry: registry.to_owned(), repository, tag, digest })
