@@ -159,14 +159,6 @@ impl Places {
         cookie.map(Some).ok_or_else(|| step(io::ErrorKind::InvalidData.into()))
     }
 
-    /// Removes something that a sandbox keeps, whatever is in it.
-    pub(super) fn remove_in_top(&self, id: SandboxId, path: &Path) -> io::Result<()> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let top = rustix::fs::open(self.top(id).path(), flags, Mode::empty())?;
-        let name = path.file_name().unwrap_or_default();
-        Ok(atoll_store::remove(top.as_fd(), name)?)
-    }
-
     /// Removes what a server left that was killed while it unpacked an image.
     fn clear_images(&self) -> Result<(), BackendError> {
         if !self.state.join("images").exists() {

@@ -57,6 +57,7 @@ pub(super) fn root_at_start(
     places: &Places,
     id: SandboxId,
     image: &[PathBuf],
+    ids: Ids,
 ) -> Result<Option<Layers>, BackendError> {
     let top = places.top(id);
     if !top.upper().is_dir() {
@@ -64,43 +65,44 @@ pub(super) fn root_at_start(
     }
     let lower = |path: &PathBuf| Ok(Lower { path: octets(path)?, owners: Owners::Inside });
     let mut lowers = image.iter().map(lower).collect::<Result<Vec<_>, BackendError>>()?;
-    lowers.extend(below(places, &top, Top::upper)?);
-    at_start(places, id, lowers, [&top.upper(), &top.work()]).map(Some)
+    lowers.extend(below(places, &top, Top::upper, ids)?);
+    at_start(&top, lowers, [&top.upper(), &top.work()]).map(Some)
 }
 
 /// The home for a start, if there are layers below it.
 pub(super) fn home_at_start(
     places: &Places,
     id: SandboxId,
+    ids: Ids,
 ) -> Result<Option<Layers>, BackendError> {
     let top = places.top(id);
-    let lowers = below(places, &top, Top::home)?;
+    let lowers = below(places, &top, Top::home, ids)?;
     if lowers.is_empty() {
         return Ok(None);
     }
-    at_start(places, id, lowers, [&top.home(), &top.home_work()]).map(Some)
+    at_start(&top, lowers, [&top.home(), &top.home_work()]).map(Some)
 }
 
 fn at_start(
-    places: &Places,
-    id: SandboxId,
+    top: &Top,
     lowers: Vec<Lower>,
     [upper, work]: [&Path; 2],
 ) -> Result<Layers, BackendError> {
     let step = "clear what the last start left";
     // Marks of the last mount are there, which keep the next one from being made.
-    places.remove_in_top(id, work).map_err(call(step))?;
+    top.remove(work).map_err(call(step))?;
     DirBuilder::new().mode(0o700).create(work).map_err(call(step))?;
     Ok(Layers { lowers, upper: octets(upper)?, work: octets(work)? })
 }
 
-/// One directory of each layer below `top`, with the owners as the sandbox's.
+/// One directory of each layer below `top`, with the owners as those of the sandbox, whose ids
+/// are `own`.
 fn below(
     places: &Places,
     top: &Top,
     part: impl Fn(&Top) -> PathBuf,
+    own: Ids,
 ) -> Result<Vec<Lower>, BackendError> {
-    let own = top.ids()?;
     let lower = |layer| {
         let layer = places.layer(layer);
         let owners = owners(layer.ids()?, own);

@@ -346,7 +346,8 @@ impl Backend for Container {
     }
 
     fn disk(&self, id: SandboxId) -> Result<Option<(u64, bool)>, BackendError> {
-        let measured = disk::measure(&self.places.of(id));
+        // A subvolume is a device of its own, beyond which it is not looked.
+        let measured = disk::measure(self.places.top(id).path());
         measured.map(Some).map_err(|error| host::call("look at its files")(error.into()))
     }
 

@@ -56,6 +56,7 @@ fn shown(
     places: &Places,
     id: SandboxId,
     name: &str,
+    ids: Ids,
     images: Option<&Images>,
 ) -> Result<(Image, Option<PathBuf>, Settings), BackendError> {
     let (lowers, settings) = match image::ground(&places.top(id), name, images)? {
@@ -63,7 +64,7 @@ fn shown(
         Some(Ground::Root(root)) => (vec![root], Settings::default()),
         Some(Ground::Layers(lowers, settings)) => (lowers, settings),
     };
-    if let Some(layers) = layers::root_at_start(places, id, &lowers)? {
+    if let Some(layers) = layers::root_at_start(places, id, &lowers, ids)? {
         return Ok((Image::Writable(layers), None, settings));
     }
     let [root] = lowers.as_slice() else {
@@ -85,8 +86,8 @@ pub(super) fn order(
     roots: Option<&Path>,
     images: Option<&Images>,
 ) -> Result<Order, BackendError> {
-    let (image, etc, settings) = shown(places, id, &spec.image, images)?;
-    let (binds, overlays) = match layers::home_at_start(places, id)? {
+    let (image, etc, settings) = shown(places, id, &spec.image, ids, images)?;
+    let (binds, overlays) = match layers::home_at_start(places, id, ids)? {
         Some(layers) => (Vec::new(), vec![Overlay { layers, at: octets(&home())? }]),
         None => {
             let source = octets(&places.top(id).home())?;

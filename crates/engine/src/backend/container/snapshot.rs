@@ -18,6 +18,7 @@
 
 use super::Container;
 use super::host::{self, call};
+use super::identity::Ids;
 use super::layers;
 use super::top::Top;
 use crate::backend::{BackendError, Layer, Processes, Progress, Taken};
@@ -61,8 +62,7 @@ impl Container {
     /// Makes the layer of what a sandbox without processes keeps.
     fn exchange(&self, id: SandboxId, layer: LayerId) -> Result<Taken, BackendError> {
         let (top, place) = (self.places.top(id), self.places.layer(layer));
-        let mut below = top.below()?;
-        below.push(layer);
+        let below = top.below_next(layer)?;
         if below.len() > DEPTH_MAX {
             let text = format!("there are {DEPTH_MAX} layers below it already");
             return Err(call("put one more layer below it")(io::Error::other(text)));
@@ -74,20 +74,24 @@ impl Container {
         let exchanged = prepared.and_then(|()| {
             // It says to be above itself: a layer of that name is none.
             std::fs::rename(new.path(), place.path()).map_err(call(step))?;
-            for work in [top.work(), top.home_work()] {
-                self.places.remove_in_top(id, &work).map_err(call(step))?;
-            }
-            renameat_with(CWD, top.path(), CWD, place.path(), RenameFlags::EXCHANGE)
-                .map_err(|error| call(step)(error.into()))
+            top.remove_works().map_err(call(step))?;
+            self.change_places(id, &place).map_err(call(step))
         });
         if let Err(error) = exchanged {
             self.discard(new.path())?;
             self.discard(place.path())?;
             return Err(error);
         }
+        Ok(Taken { way: SnapshotWay::Rename, files: None, copied_bytes: 0 })
+    }
+
+    /// Has a sandbox keep what is at `with` from now on, which becomes what it kept before.
+    fn change_places(&self, id: SandboxId, with: &Top) -> io::Result<()> {
+        let top = self.places.top(id);
+        renameat_with(CWD, top.path(), CWD, with.path(), RenameFlags::EXCHANGE)?;
         // The next copy is one of other files.
         std::fs::remove_file(self.places.of(id).join(COPIED)).ok();
-        Ok(Taken { way: SnapshotWay::Rename, files: None, copied_bytes: 0 })
+        Ok(())
     }
 
     /// Makes an empty top, for the sandbox `id`, over `below`, of which `like` is the uppermost
@@ -99,46 +103,27 @@ impl Container {
         like: &Top,
         below: &[LayerId],
     ) -> Result<(), BackendError> {
-        let step = "prepare what the sandbox is to keep";
         let ids = self.places.top(id).ids()?;
         self.make_top(new)?;
-        new.own_home(ids, Some(like)).map_err(call(step))?;
-        layers::make_above(new, like, ids)?;
-        if let Some(root) = like.image()? {
-            new.note_image(&root)?;
-        }
-        new.note_below(below).map_err(call(step))
+        lay_over(new, like, below, ids)
     }
 
-    /// Makes what a new sandbox keeps over a layer.
+    /// Makes what a new sandbox, whose home has its user already, keeps over a layer.
     pub(super) fn make_from(&self, id: SandboxId, layer: LayerId) -> Result<(), BackendError> {
         let (top, from) = (self.places.top(id), self.whole_layer(layer)?);
-        let mut below = from.below()?;
-        below.push(layer);
-        // Its home has its user already.
-        let (ids, step) = (top.ids()?, "make the sandbox's home");
-        top.own_home(ids, Some(&from)).map_err(call(step))?;
-        layers::make_above(&top, &from, ids)?;
-        if let Some(root) = from.image()? {
-            top.note_image(&root)?;
-        }
-        top.note_below(&below).map_err(call(step))
+        lay_over(&top, &from, &from.below_next(layer)?, top.ids()?)
     }
 
     /// Puts a sandbox without processes back to a layer; what it kept is removed.
     pub(super) fn go_back(&self, id: SandboxId, layer: LayerId) -> Result<(), BackendError> {
         let from = self.whole_layer(layer)?;
-        let mut below = from.below()?;
-        below.push(layer);
+        let below = from.below_next(layer)?;
         let new = Top::at(self.places.of(id).join("top.new"));
         let step = "exchange what the sandbox keeps";
         // What a server left that was killed here.
         self.discard(new.path())?;
         self.prepare(id, &new, &from, &below)?;
-        let top = self.places.top(id);
-        renameat_with(CWD, top.path(), CWD, new.path(), RenameFlags::EXCHANGE)
-            .map_err(|error| call(step)(error.into()))?;
-        std::fs::remove_file(self.places.of(id).join(COPIED)).ok();
+        self.change_places(id, &new).map_err(call(step))?;
         self.discard(new.path())
     }
 
@@ -225,9 +210,7 @@ impl Container {
             let name = new.path().file_name().unwrap_or_default();
             match tree::snapshot(source.as_fd(), layers.as_fd(), name) {
                 Ok(()) => {
-                    for work in [new.work(), new.home_work()] {
-                        remove(new.path(), &work)?;
-                    }
+                    new.remove_works().map_err(call(step))?;
                     return Ok(Taken { way: SnapshotWay::Subvolume, files: None, copied_bytes: 0 });
                 }
                 Err(SubvolumeError::Nested) => {}
@@ -354,12 +337,7 @@ impl Container {
     }
 
     fn make_layers(&self) -> Result<(), BackendError> {
-        match std::fs::create_dir(self.places.layers()) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(call("make the directory of layers")(error))
-            }
-            Ok(()) | Err(_) => Ok(()),
-        }
+        std::fs::create_dir_all(self.places.layers()).map_err(call("make the directory of layers"))
     }
 
     /// Makes an empty one: a subvolume where the file system has them.
@@ -373,6 +351,18 @@ impl Container {
         }
         top.make().map_err(call(step))
     }
+}
+
+/// Has the sandbox with these ids keep nothing yet over `below`, of which `like` is the uppermost or
+/// will be.
+fn lay_over(new: &Top, like: &Top, below: &[LayerId], ids: Ids) -> Result<(), BackendError> {
+    let step = "prepare what the sandbox is to keep";
+    new.own_home(ids, Some(like)).map_err(call(step))?;
+    layers::make_above(new, like, ids)?;
+    if let Some(root) = like.image()? {
+        new.note_image(&root)?;
+    }
+    new.note_below(below).map_err(call(step))
 }
 
 /// Whether what sandboxes keep can be made subvolumes below `state`, and be removed again, which
@@ -423,12 +413,7 @@ fn copy_parts(
             continue;
         }
         let (source, to) = (open(&top.path().join(part))?, new.path().join(part));
-        match std::fs::create_dir(&to) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(call(step)(error));
-            }
-            Ok(()) | Err(_) => {}
-        }
+        std::fs::create_dir_all(&to).map_err(call(step))?;
         let previous = before.and_then(|(before, copied)| {
             let (_, index) = copied.indexes.iter().find(|(known, _)| *known == part)?;
             Some((open(&before.path().join(part)).ok()?, index))
@@ -453,10 +438,4 @@ fn open(path: &Path) -> Result<OwnedFd, BackendError> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())
         .map_err(|error| call("open what the sandbox keeps")(error.into()))
-}
-
-fn remove(directory: &Path, path: &Path) -> Result<(), BackendError> {
-    let name = path.file_name().unwrap_or_default();
-    atoll_store::remove(open(directory)?.as_fd(), name)
-        .map_err(|error| call("copy what the sandbox keeps")(error.into()))
 }

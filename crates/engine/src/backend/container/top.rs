@@ -16,8 +16,10 @@ use super::host::call;
 use super::identity::Ids;
 use crate::backend::BackendError;
 use atoll_api::id::LayerId;
+use rustix::fs::{Mode, OFlags};
 use std::fs::DirBuilder;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
@@ -113,6 +115,25 @@ impl Top {
             line.parse().map_err(|_| damaged(format!("{line:?} is the id of no layer")))
         };
         text.lines().map(parse).collect()
+    }
+
+    /// The layers below what is over this when it is the layer of that id.
+    pub(super) fn below_next(&self, layer: LayerId) -> Result<Vec<LayerId>, BackendError> {
+        let mut below = self.below()?;
+        below.push(layer);
+        Ok(below)
+    }
+
+    /// Removes what the overlays of a start have left.
+    pub(super) fn remove_works(&self) -> io::Result<()> {
+        [self.work(), self.home_work()].iter().try_for_each(|work| self.remove(work))
+    }
+
+    /// Removes something in it, whatever is in that.
+    pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let top = rustix::fs::open(&self.0, flags, Mode::empty())?;
+        Ok(atoll_store::remove(top.as_fd(), path.file_name().unwrap_or_default())?)
     }
 
     /// Notes which root file system it has, for as long as it is there: the archive that it came

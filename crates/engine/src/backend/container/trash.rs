@@ -24,10 +24,7 @@ impl Trash {
     /// Opens the one in `state`, and goes on with what an earlier server has not removed.
     pub(super) fn open(state: &Path) -> io::Result<Self> {
         let path = state.join(NAME);
-        match std::fs::create_dir(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+        std::fs::create_dir_all(&path)?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = rustix::fs::open(&path, flags, Mode::empty())?;
         let (thrown, received) = mpsc::channel();

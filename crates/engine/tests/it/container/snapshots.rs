@@ -327,6 +327,11 @@ fn on_btrfs_what_runs_is_copied_as_a_whole() {
         }
         let id = engine.create(named("web")).await.unwrap().id;
         machine.guest(id).sh(FILL);
+        machine.guest(id).sh("head -c 4000000 /dev/urandom > large; sync large");
+        // What it keeps is a subvolume, and has a device of its own.
+        let disk = engine.usage(id).await.unwrap().disk.unwrap();
+        assert!(disk.bytes >= 4_000_000, "{disk:?}");
+        machine.guest(id).sh("rm large");
         let first = snapshot(&engine, id).await;
         assert_eq!((first.way, first.files), (SnapshotWay::Subvolume, None));
         machine.guest(id).sh("echo two > a/b/file");
