@@ -46,19 +46,10 @@ impl StandIn {
 
     fn answer(&self, mut stream: UnixStream) -> std::io::Result<()> {
         let mut decoder = Decoder::default();
-        let request: Request = loop {
-            if let Some(frame) = decoder.next().unwrap() {
-                if frame.kind == Kind::Request {
-                    break frame.json().unwrap();
-                }
-                continue;
-            }
-            let length = stream.read(decoder.space())?;
-            if length == 0 {
-                return Ok(());
-            }
-            decoder.filled(length);
+        let Some(request) = until(&mut stream, &mut decoder, Kind::Request)? else {
+            return Ok(());
         };
+        let request: Request = serde_json::from_slice(&request).unwrap();
         let mut hello = Vec::new();
         put_json(&mut hello, Kind::Hello, &Hello::OURS).unwrap();
         stream.write_all(&hello)?;
@@ -94,6 +85,10 @@ impl StandIn {
             Request::Watch(_) if goes_on => Ok(Reply::Done),
             Request::Execs => Ok(Reply::Execs(Vec::new())),
             Request::HoldClock | Request::ReleaseClock | Request::Stop { .. } => Ok(Reply::Done),
+            // What is sent is read first: who sends it learns of a fault on its own side.
+            Request::Unpack(_) if until(&mut stream, &mut decoder, Kind::End)?.is_none() => {
+                return Ok(());
+            }
             _ => Err(Problem::new(Code::Unsupported, "a stand-in cannot do this")),
         };
         let mut bytes = Vec::new();
@@ -112,6 +107,26 @@ impl StandIn {
             let soon = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
             rustix::event::poll(&mut [], Some(&soon))?;
         }
+    }
+}
+
+/// What the next frame of a kind holds, if one comes: those before it are passed over.
+fn until(
+    stream: &mut UnixStream,
+    decoder: &mut Decoder,
+    kind: Kind,
+) -> std::io::Result<Option<Vec<u8>>> {
+    loop {
+        while let Some(frame) = decoder.next().unwrap() {
+            if frame.kind == kind {
+                return Ok(Some(frame.payload.to_vec()));
+            }
+        }
+        let length = stream.read(decoder.space())?;
+        if length == 0 {
+            return Ok(None);
+        }
+        decoder.filled(length);
     }
 }
 
