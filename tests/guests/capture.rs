@@ -9,6 +9,7 @@ mod archive;
 use archive::archive;
 use atoll_sys::capture::{Capture, Listeners, Ports};
 use atoll_sys::netns;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, init_module, reboot};
 use std::error::Error;
@@ -16,6 +17,7 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 type Check = Result<(), Box<dyn Error>>;
@@ -91,13 +93,22 @@ fn check(is_complete: bool, has_ipv6: bool) -> Check {
     expect(query.is_ok(), query)?;
     let mut buffer = [0; 4];
     let socket = UdpSocket::from(listeners.udp[0].try_clone()?);
+    wait_for_any(&listeners.udp)?;
     let received = socket.recv_from(&mut buffer);
     expect(matches!(received, Ok((1, _))), received)
+}
+
+/// What was sent is there a moment later: a kernel thread may carry it. No listener waits.
+fn wait_for_any(listeners: &[OwnedFd]) -> Check {
+    let mut all: Vec<_> = listeners.iter().map(|one| PollFd::new(one, PollFlags::IN)).collect();
+    let ready = poll(&mut all, Some(&Timespec { tv_sec: 30, tv_nsec: 0 }))?;
+    expect(ready > 0, "nothing arrived")
 }
 
 /// A connection is accepted by one of them, which says where it was to go.
 fn arrives(to: SocketAddr, listeners: &Listeners) -> Check {
     let _connected = TcpStream::connect(to)?;
+    wait_for_any(&listeners.tcp)?;
     for listener in &listeners.tcp {
         if let Ok((accepted, _)) = TcpListener::from(listener.try_clone()?).accept() {
             let meant = accepted.local_addr()?;
