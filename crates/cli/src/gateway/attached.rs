@@ -125,6 +125,12 @@ impl Attached {
                 self.addition.counts = counts;
                 self.is_counted |= is_answer;
             }
+            Told::Removed { counts, .. } => {
+                // Nobody has asked for that here; whatever it was, nothing comes behind it.
+                self.addition.counts = counts;
+                self.is_counted = true;
+                self.state = State::Ended("the gateway serves the sandbox no more".to_owned());
+            }
         }
         Ok(())
     }
@@ -175,5 +181,51 @@ impl Companion for Attached {
                 self.end(&error);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_egress::control::{Budgets, Counts, Help, Rules, Starter};
+    use atoll_egress::stand_in::Kept;
+
+    #[test]
+    fn the_last_word_about_the_sandbox_is_the_end_and_has_all_that_was_used() {
+        let (starter, theirs) = Starter::pair().unwrap();
+        let rules = Rules {
+            layers: Vec::new(),
+            explain: false,
+            ipv6: false,
+            budgets: Budgets::default(),
+            secrets: Vec::new(),
+            help: Help::Run,
+        };
+        let addition = Box::new(Addition {
+            sandbox: SANDBOX,
+            tcp: 0,
+            rules,
+            stand_ins: Kept::empty("11.0.0.0/15").unwrap(),
+            counts: Counts::default(),
+            authority: None,
+        });
+        let listeners = Listeners { tcp: Vec::new(), udp: Vec::new(), is_complete: true };
+        let gateway = Gateway::of(starter);
+        let mut attached = Attached::new(gateway, Vec::new(), addition, listeners, None);
+        let counted = |requests| Counts { requests, ..Counts::default() };
+        for told in [
+            Told::Counted { sandbox: SANDBOX, counts: counted(1), is_answer: false },
+            Told::Removed { sandbox: SANDBOX, counts: counted(2) },
+        ] {
+            assert!(attached.socket().is_some() && !attached.is_counted);
+            let said = serde_json::to_vec(&told).unwrap();
+            atoll_sys::scm::send_all(theirs.as_fd(), &said, &[]).unwrap();
+            attached.serve();
+        }
+        assert_eq!(attached.addition.counts, counted(2));
+        assert!(attached.is_counted && attached.socket().is_none());
+        // Nothing is waited for any more.
+        let (_, why) = attached.told();
+        assert_eq!(why.as_deref(), Some("the gateway serves the sandbox no more"));
     }
 }

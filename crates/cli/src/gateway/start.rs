@@ -55,6 +55,13 @@ impl Gateway {
         Ok(Self { starter: Some(starter), child })
     }
 
+    /// One that is told everything by the test that has the other end.
+    #[cfg(test)]
+    pub(super) fn of(starter: Starter) -> Self {
+        let child = Command::new("true").spawn().unwrap();
+        Self { starter: Some(starter), child }
+    }
+
     /// Gives it an order.
     ///
     /// # Errors

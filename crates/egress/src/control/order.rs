@@ -26,7 +26,8 @@ pub enum Order {
         /// All of its rules.
         rules: Rules,
     },
-    /// Serves a sandbox no more, breaks off its connections, and tells what it has used.
+    /// Serves a sandbox no more, breaks off its connections, and says the last word about it,
+    /// also if it was not served.
     Remove {
         /// Which sandbox.
         sandbox: u64,

@@ -85,8 +85,7 @@ pub enum Told {
         /// How often, since it was told before.
         count: u64,
     },
-    /// What a sandbox has sent and received: asked for, or a moment after that has changed, and
-    /// when it is served no more.
+    /// What a sandbox has sent and received: asked for, or a moment after that has changed.
     Counted {
         /// Which one.
         sandbox: u64,
@@ -94,6 +93,13 @@ pub enum Told {
         counts: Counts,
         /// Somebody has asked.
         is_answer: bool,
+    },
+    /// A sandbox is served no more: the last word about it.
+    Removed {
+        /// Which one.
+        sandbox: u64,
+        /// All that it has sent and received; nothing if it was not served.
+        counts: Counts,
     },
     /// A listener of the sandbox does not work any more: nothing is reached through it.
     Deaf {
@@ -186,4 +192,65 @@ pub struct Counts {
     pub questions: u64,
     /// What was refused.
     pub denials: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_is_read_as_it_was_said() {
+        let host = || "a.test".to_owned();
+        let counts = Counts { sent_bytes: 1, received_bytes: u64::MAX, ..Counts::default() };
+        let denial = Denial {
+            code: "not-allowed".to_owned(),
+            host: host(),
+            port: 0,
+            protocol: Protocol::Dns,
+            method: None,
+            path: Some("/".to_owned()),
+            rule: None,
+            layer: Some(2),
+            message: "no".to_owned(),
+            next_step: "ask".to_owned(),
+            count: 3,
+        };
+        let asked = Asked {
+            host: host(),
+            port: 443,
+            protocol: Protocol::Http,
+            method: Some("GET".to_owned()),
+            path: None,
+            rule: "a.test".to_owned(),
+            layer: 0,
+        };
+        let (sandbox, port) = (7, 443);
+        let secret = || "TOKEN".to_owned();
+        let words = [
+            Told::Ready,
+            Told::Added { sandbox },
+            Told::Failed { sandbox, text: "why".to_owned() },
+            Told::Changed { sandbox },
+            Told::Named { sandbox, name: "a.test".parse().unwrap() },
+            Told::Denied { sandbox, denial },
+            Told::Question { sandbox, question: 1, asked },
+            Told::Reached { sandbox, host: host(), port },
+            Told::Used { sandbox, secret: secret(), host: host(), port, count: 1 },
+            Told::Redacted { sandbox, secret: secret(), host: host(), port, count: 1 },
+            Told::Counted { sandbox, counts, is_answer: true },
+            Told::Removed { sandbox, counts },
+            Told::Deaf { sandbox },
+        ];
+        for word in words {
+            let said = serde_json::to_vec(&word).unwrap();
+            assert_eq!(serde_json::from_slice::<Told>(&said).unwrap(), word);
+        }
+        // It has counts, and no count is one.
+        for no_last_word in [
+            r#"{"removed":{"sandbox":7}}"#,
+            r#"{"removed":{"sandbox":7,"counts":{},"is_answer":true}}"#,
+        ] {
+            assert!(serde_json::from_str::<Told>(no_last_word).is_err(), "{no_last_word}");
+        }
+    }
 }

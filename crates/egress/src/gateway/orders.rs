@@ -121,17 +121,7 @@ fn carry_out(
             };
             outside.outbox.tell(told);
         }
-        Order::Remove { sandbox } => {
-            let told = match running.remove(&sandbox) {
-                Some(found) => {
-                    found.sandbox.tell_counts();
-                    let counts = found.sandbox.counts();
-                    Told::Counted { sandbox, counts, is_answer: false }
-                }
-                None => not_there(sandbox),
-            };
-            outside.outbox.tell(told);
-        }
+        Order::Remove { sandbox } => outside.outbox.tell(remove(sandbox, running)),
         Order::Decide { sandbox, question, decision } => {
             if let Some(found) = running.get(&sandbox) {
                 found.sandbox.decide(question, decision);
@@ -148,6 +138,12 @@ fn carry_out(
             outside.outbox.tell(told);
         }
     }
+}
+
+/// Serves a sandbox no more, and says the last word about it.
+fn remove(sandbox: u64, running: &mut HashMap<u64, Running>) -> Told {
+    let counts = running.remove(&sandbox).map(|found| found.sandbox.end());
+    Told::Removed { sandbox, counts: counts.unwrap_or_default() }
 }
 
 fn not_there(sandbox: u64) -> Told {

@@ -18,6 +18,7 @@ use crate::relay::{Meter, Pipes};
 use crate::stand_in::{Kept, KeptError, StandIns};
 use crate::tls::{Authority, Upstream};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -63,6 +64,8 @@ pub(super) struct Sandbox {
     denials: Mutex<Denials>,
     used: Mutex<Used>,
     secrets: Mutex<Uses>,
+    /// The last word about it is said.
+    has_ended: AtomicBool,
     pub(super) connections: Arc<Semaphore>,
 }
 
@@ -119,6 +122,7 @@ impl Sandbox {
             denials: Mutex::default(),
             used: Mutex::new(Used::from(counts)),
             secrets: Mutex::default(),
+            has_ended: AtomicBool::new(false),
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
         })
     }
@@ -173,14 +177,26 @@ impl Sandbox {
         }
     }
 
-    /// Tells what it has used, if that is news.
-    pub(super) fn tell_counts(&self) {
+    fn tell_secrets(&self) {
         for told in locked(&self.secrets).news(self.id) {
             self.tell(told);
         }
+    }
+
+    /// Tells what it has used, if that is news.
+    pub(super) fn tell_counts(&self) {
+        self.tell_secrets();
         if let Some(counts) = locked(&self.used).news() {
             self.tell(Told::Counted { sandbox: self.id, counts, is_answer: false });
         }
+    }
+
+    /// All that it has used, after which nothing is told of it and no more is moved: its
+    /// connections are broken off, which takes a moment.
+    pub(super) fn end(&self) -> Counts {
+        self.tell_secrets();
+        self.has_ended.store(true, Ordering::Relaxed);
+        self.counts()
     }
 
     /// Counts something, which is told later.
@@ -214,7 +230,9 @@ impl Sandbox {
 
     /// Tells something about itself.
     pub(super) fn tell(&self, told: Told) {
-        self.outside.outbox.tell(told);
+        if !self.has_ended.load(Ordering::Relaxed) {
+            self.outside.outbox.tell(told);
+        }
     }
 
     /// Its number.
@@ -297,6 +315,7 @@ impl Sandbox {
     pub(super) fn count(&self, host: &str, sent: u64, received: u64) -> bool {
         let budgets = self.settings.borrow().rules.budgets;
         self.uses(|used| used.bytes(host, sent, received, &budgets))
+            && !self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Counts the bytes of a connection to a host.

@@ -58,6 +58,19 @@ impl Gateway {
         }
     }
 
+    /// Has a sandbox served no more; what is told of it from then on until the last word, and the
+    /// counts in that.
+    pub(crate) fn remove(&self, whose: u64) -> (Vec<Told>, Counts) {
+        self.order(&Order::Remove { sandbox: whose });
+        let mut before = Vec::new();
+        loop {
+            match self.starter.hear().unwrap() {
+                Told::Removed { sandbox, counts } if sandbox == whose => return (before, counts),
+                told => before.push(told),
+            }
+        }
+    }
+
     pub(crate) fn order(&self, order: &Order) {
         self.starter.order(order, &[]).unwrap();
     }
@@ -227,8 +240,8 @@ fn orders_that_are_none_do_no_harm() {
     for order in [unknown(1, 7), unknown(9, 1), Order::Remove { sandbox: 9 }] {
         gateway.starter.order(&order, &[]).unwrap();
     }
-    // The removal is answered too.
-    assert!(matches!(gateway.hear(), Told::Failed { sandbox: 9, .. }));
+    // The removal is answered too, by the last word about one that was never there.
+    assert_eq!(gateway.hear(), Told::Removed { sandbox: 9, counts: Counts::default() });
     gateway.starter.order(&Order::Change { sandbox: 9, rules: rules(&[]) }, &[]).unwrap();
     assert!(matches!(gateway.hear(), Told::Failed { sandbox: 9, .. }));
     // Rules that are not understood: it is said, and nothing is reached.
@@ -248,6 +261,7 @@ fn a_sandbox_that_is_removed_is_not_served_and_holds_nothing() {
     let address: SocketAddr = listener.local_addr().unwrap();
     gateway.starter.order(&Order::Remove { sandbox: 2 }, &[]).unwrap();
     gateway.starter.order(&Order::Count { sandbox: 2 }, &[]).unwrap();
+    assert!(matches!(gateway.hear(), Told::Removed { sandbox: 2, .. }));
     assert!(matches!(gateway.hear(), Told::Failed { sandbox: 2, .. }));
     drop(listener);
     // The gateway's was the last one.

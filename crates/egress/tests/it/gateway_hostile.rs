@@ -194,9 +194,14 @@ fn what_is_used_is_told_by_itself_and_counted_on_by_the_next_gateway() {
     assert_eq!((told.sent_bytes, told.connections, told.requests), (5, 1, 0));
     // What was used since is told with the end.
     assert!(echoes(&mut open));
-    gateway.order(&Order::Remove { sandbox: 1 });
-    let last = gateway.counted(1, |counts| counts.received_bytes == 10);
-    assert_eq!((last.sent_bytes, last.connections), (10, 1));
+    let (before, last) = gateway.remove(1);
+    assert_eq!((last.sent_bytes, last.received_bytes, last.connections), (10, 10, 1));
+    // It is a word of its own, and nothing is told of the sandbox behind it.
+    let counted = |told: &Told| matches!(told, Told::Counted { counts, .. } if *counts == last);
+    assert!(!before.iter().any(counted), "{before:?}");
+    assert!(is_reset(&mut open));
+    gateway.order(&Order::Count { sandbox: 1 });
+    assert!(matches!(gateway.hear(), Told::Failed { sandbox: 1, .. }));
     gateway.end();
 
     // Another gateway goes on from there, with the budgets as well.

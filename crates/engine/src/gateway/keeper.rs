@@ -1,16 +1,18 @@
 //! The task that keeps the gateway: starts it, tells it everything, hears what it tells.
+//!
+//! `heard` is what it does with that.
+
+mod heard;
+#[cfg(test)]
+mod tests;
 
 use super::{Gateway, GatewayError, Kept, Wish};
-use crate::approvals::{Approvals, AskError, Outcome, Question, Status};
+use crate::approvals::Approvals;
 use crate::oversight::Oversight;
-use crate::usage::{Meter, since};
-use atoll_api::approval::{ApprovalWhat, GrantScope};
+use crate::usage::Meter;
 use atoll_api::audit::AuditKind;
-use atoll_api::denial::{Denial, DenialProtocol};
 use atoll_api::id::SandboxId;
-use atoll_egress::control::{
-    self, Addition, AskError as OrderError, Asked, Counts, Decision, Order, Protocol, Starter, Told,
-};
+use atoll_egress::control::{Addition, AskError as OrderError, Counts, Order, Starter};
 use atoll_sys::capture::Listeners;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -54,7 +56,8 @@ pub(crate) struct Keeper {
     wishes: mpsc::UnboundedReceiver<Wish>,
     sender: mpsc::UnboundedSender<Wish>,
     sandboxes: HashMap<u64, Served>,
-    /// Those that are served no more, until it is told what they have used.
+    /// Those that are to be served no more, until the last word about them: whose each is, and
+    /// what it had used as far as that is known.
     left: HashMap<u64, (SandboxId, Counts)>,
     last: u64,
     process: Option<Process>,
@@ -331,69 +334,6 @@ impl Keeper {
         }
     }
 
-    fn hear(&mut self, told: Told) {
-        match told {
-            Told::Ready => self.ready(),
-            Told::Added { sandbox } | Told::Changed { sandbox } => self.answer(sandbox, Ok(())),
-            Told::Failed { sandbox, text } => {
-                self.left.remove(&sandbox);
-                self.answer(sandbox, Err(GatewayError::Refused(text)));
-            }
-            Told::Named { sandbox, name } => {
-                if let Some(served) = self.sandboxes.get_mut(&sandbox) {
-                    served.addition.stand_ins.names.push(name.clone());
-                    if let Err(error) = self.kept.named(served.id, &name) {
-                        tracing::warn!(sandbox = %served.id, %error, "a name cannot be kept");
-                    }
-                }
-            }
-            Told::Denied { sandbox, denial } => self.denied(sandbox, denial),
-            Told::Question { sandbox, question, asked } => self.question(sandbox, question, asked),
-            Told::Reached { sandbox, host, port } => {
-                let what = AuditKind::EgressAllowed { host, port, rule: None };
-                self.tell_first(sandbox, what);
-            }
-            Told::Used { sandbox, secret, host, port, .. } => {
-                if let Ok(name) = secret.parse() {
-                    self.tell_first(sandbox, AuditKind::SecretUsed { name, host, port });
-                }
-            }
-            Told::Redacted { sandbox, secret, host, count, .. } => {
-                if let Some(served) = self.sandboxes.get(&sandbox) {
-                    tracing::warn!(sandbox = %served.id, secret, host, count, "a secret was in an answer");
-                }
-            }
-            Told::Deaf { sandbox } => {
-                if let Some(served) = self.sandboxes.get(&sandbox) {
-                    tracing::warn!(sandbox = %served.id, "its network has ended within");
-                }
-            }
-            Told::Counted { sandbox, counts, is_answer } => {
-                self.counted(sandbox, counts, is_answer);
-            }
-        }
-    }
-
-    /// What it counts is added where it is more than what was told before.
-    fn counted(&mut self, number: u64, counts: Counts, is_answer: bool) {
-        if let Some((id, before)) = self.left.remove(&number) {
-            return self.meter.counted(id, since(counts, before));
-        }
-        let Some(served) = self.sandboxes.get_mut(&number) else { return };
-        // Another gateway goes on from there.
-        let before = std::mem::replace(&mut served.addition.counts, counts);
-        let more = since(counts, before);
-        if more != Counts::default() {
-            self.meter.counted(served.id, more);
-        }
-        if is_answer {
-            served.is_awaited = false;
-            for wait in served.counts.drain(..) {
-                wait.send(()).ok();
-            }
-        }
-    }
-
     fn ready(&mut self) {
         self.oversight.tell(None, AuditKind::GatewayStarted);
         if let Some(process) = &mut self.process {
@@ -403,60 +343,6 @@ impl Keeper {
         for (number, served) in &self.sandboxes {
             self.orders.push_back((Order::Add(served.addition.clone()), Some(*number)));
         }
-    }
-
-    fn answer(&mut self, number: u64, answer: Result<(), GatewayError>) {
-        if let Some(served) = self.sandboxes.get_mut(&number) {
-            served.answer(answer);
-        }
-    }
-
-    /// Has it recorded unless it was before, perhaps by a gateway that has ended since.
-    fn tell_first(&self, number: u64, what: AuditKind) {
-        if let Some(served) = self.sandboxes.get(&number) {
-            let oversight = &self.oversight;
-            oversight.audit.tell_first(oversight.clock.now(), served.id, what);
-        }
-    }
-
-    fn denied(&self, number: u64, denial: control::Denial) {
-        let Some(served) = self.sandboxes.get(&number) else { return };
-        let control::Denial { code, host, port, protocol, method, path, rule, .. } = denial;
-        let kept = Denial {
-            seq: 0,
-            at: self.oversight.clock.now(),
-            code,
-            host,
-            port: (port != 0).then_some(port),
-            protocol: match protocol {
-                Protocol::Dns => DenialProtocol::Dns,
-                Protocol::Tcp => DenialProtocol::Tcp,
-                Protocol::Tls => DenialProtocol::Tls,
-                Protocol::Http => DenialProtocol::Http,
-            },
-            method,
-            path,
-            rule,
-            layer: None,
-            message: denial.message,
-            next_step: denial.next_step,
-            count: denial.count,
-        };
-        self.oversight.refused(served.id, &kept);
-        self.oversight.denials.keep(served.id, kept);
-    }
-
-    fn question(&self, number: u64, question: u64, asked: Asked) {
-        let Some(served) = self.sandboxes.get(&number) else { return };
-        let Asked { host, port, method, path, rule, .. } = asked;
-        let name = format!("{host}:{port}");
-        let what = ApprovalWhat::Network { host, port: Some(port), method, path };
-        let asked = Question { sandbox: Some(served.id), asked_by: None, what, rule, name };
-        let (approvals, wishes) = (self.approvals.clone(), self.sender.clone());
-        tokio::spawn(async move {
-            let decision = decided(&approvals, asked).await;
-            wishes.send(Wish::Decide { number, question, decision }).ok();
-        });
     }
 }
 
@@ -474,33 +360,3 @@ impl Served {
         }
     }
 }
-
-/// What somebody decides, however long that takes.
-async fn decided(approvals: &Approvals, question: Question) -> Decision {
-    let deny = |reason| Decision::Deny { reason };
-    let allow = |scope| match scope {
-        GrantScope::Once => Decision::Once,
-        // How long it holds is kept by who approves: it is asked again soon.
-        GrantScope::Sandbox | GrantScope::Always => Decision::Allow { seconds: Some(ASKED_AGAIN) },
-    };
-    loop {
-        let asked = match approvals.ask(question.clone()).await {
-            Ok(asked) => asked,
-            Err(AskError::ShuttingDown) => return Decision::Expire,
-            Err(error) => return deny(Some(error.to_string())),
-        };
-        return match asked.status {
-            Status::Approved(scope) => allow(scope),
-            Status::Denied(reason) => deny(reason),
-            Status::Pending => match approvals.decided(asked.id).await {
-                Outcome::Approved(scope) => allow(scope),
-                Outcome::Taken => continue,
-                Outcome::Denied(reason) => deny(reason),
-                Outcome::Expired | Outcome::ShuttingDown => Decision::Expire,
-            },
-        };
-    }
-}
-
-/// Seconds after which an approval is looked up once more: it may have ended, or been taken back.
-const ASKED_AGAIN: u64 = 30;
