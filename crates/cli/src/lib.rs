@@ -3,6 +3,7 @@
 
 mod commands;
 mod copy;
+mod cut;
 mod denial;
 mod doctor;
 mod env;

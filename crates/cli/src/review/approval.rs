@@ -4,6 +4,7 @@
 //! approved is named by its digest, and nothing else is applied.
 
 use super::{Review, letter, risk_line, word};
+use crate::cut::cut;
 use crate::error::CliError;
 use crate::remote::{Remote, failed, neutral};
 use crate::session::EXIT_UNDECIDED;
@@ -137,14 +138,6 @@ fn ask_here(
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
         _ => Err(unsaid()),
-    }
-}
-
-/// As much of a text as an approval shows.
-fn cut(text: &str, most: usize) -> String {
-    match text.chars().count() > most {
-        true => text.chars().take(most - 3).chain("...".chars()).collect(),
-        false => text.to_owned(),
     }
 }
 

@@ -27,9 +27,7 @@ pub(crate) fn pass(loaded: &Loaded, command: &[OsString]) -> Result<(), CliError
     if patterns.is_empty() {
         return Ok(());
     }
-    let words: Vec<Octets> =
-        command.iter().filter_map(|word| Octets::try_from(word.clone()).ok()).collect();
-    let request = StartExec { command: Some(words), ..StartExec::default() };
+    let request = StartExec { command: Some(words(command)?), ..StartExec::default() };
     let Some(asks) = patterns.iter().find(|pattern| pattern.value.matches(&request)) else {
         return Ok(());
     };
@@ -54,25 +52,38 @@ pub(crate) fn pass(loaded: &Loaded, command: &[OsString]) -> Result<(), CliError
     }
 }
 
-fn ask(asks: &Sourced<ExecPattern>, command: &[OsString]) -> io::Result<Answer> {
-    let mut terminal = Terminal::open(io::stdin().as_fd(), true)?;
+/// The command as the patterns see it: all of it, or none.
+fn words(command: &[OsString]) -> Result<Vec<Octets>, CliError> {
+    let words: Result<_, _> = command.iter().map(|word| Octets::try_from(word.clone())).collect();
+    words.map_err(|error| {
+        CliError::new("the command cannot be held against exec.ask; nothing was started")
+            .because(format!("a word of it {error}"))
+    })
+}
+
+fn question(asks: &Sourced<ExecPattern>, command: &[OsString]) -> Question {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    let question = Question {
+    Question {
         number: 0,
+        // What is longest comes last.
         about: vec![
             "atoll: a question of the sandbox's policy".to_owned(),
-            format!("  what:   {}", words.join(" ")),
             format!("  rule:   exec.ask {:?} ({})", asks.value.as_str(), asks.origin),
+            format!("  what:   {}", words.join(" ")),
         ],
         asks: "run it".to_owned(),
         choices: Choices::Once,
         until: Instant::now() + PATIENCE,
-    };
+    }
+}
+
+fn ask(asks: &Sourced<ExecPattern>, command: &[OsString]) -> io::Result<Answer> {
+    let mut terminal = Terminal::open(io::stdin().as_fd(), true)?;
     let is_dumb = env::TERM.get().is_none_or(|term| term == "dumb");
     // It has its own modes again when this ends.
     terminal.enter_raw()?;
     let columns = terminal.size().ws_col;
-    let (mut dialog, text) = Dialog::new(question, columns, is_dumb, Instant::now());
+    let (mut dialog, text) = Dialog::new(question(asks, command), columns, is_dumb, Instant::now());
     // A terminal that shows nothing gets no answer either.
     let show = |text: &str| io::stderr().write_all(text.as_bytes()).unwrap_or_default();
     show(&text);
@@ -102,5 +113,38 @@ fn ask(asks: &Sourced<ExecPattern>, command: &[OsString]) -> io::Result<Answer> 
         if let Some(answer) = step.answer {
             return Ok(answer);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    fn asks() -> Sourced<ExecPattern> {
+        Sourced::built_in("sh *".parse().unwrap())
+    }
+
+    #[test]
+    fn however_long_a_command_is_its_rule_and_its_end_are_shown() {
+        let script = format!("true {}; rm -rf /srv", "\u{e9}".repeat(100_000));
+        let command = ["sh", "-c", &script].map(OsString::from);
+        let (_, text) = Dialog::new(question(&asks(), &command), 80, true, Instant::now());
+        let text = text.replace("\r\n", "");
+        let rule = text.find("rule:   exec.ask \"sh *\"").unwrap();
+        let what = text.find("what:   sh -c true \\u{e9}").unwrap();
+        assert!(rule < what, "{text}");
+        assert!(text.contains(" characters left out ...] "), "{text}");
+        assert!(text.ends_with("; rm -rf /srv"), "{text}");
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_read_is_not_held_against_less_than_all_of_it() {
+        let command = ["sh", "-c", "a\0b"].map(OsString::from);
+        let error = words(&command).unwrap_err();
+        assert!(format!("{error:?}").contains("NUL"), "{error:?}");
+        let odd = [OsStr::from_bytes(b"sh"), OsStr::from_bytes(b"\xff")].map(OsString::from);
+        assert_eq!(words(&odd).unwrap().len(), 2);
     }
 }

@@ -2,6 +2,7 @@
 //! programs inside trust, and the variables that lead them there.
 
 use super::secrets;
+use crate::cut::cut;
 use crate::error::CliError;
 use crate::gateway::desk::Words;
 use crate::gateway::{Attached, Gateway, attached, host};
@@ -114,7 +115,7 @@ pub(super) fn words(loaded: &Loaded, command: &[OsString]) -> Words {
         asks.map(move |placed| (number, placed.rule.to_string(), placed.origin.to_string()))
     });
     Words {
-        command: shown.join(" ").chars().take(COMMAND_CHARS_MAX).collect(),
+        command: cut(&shown.join(" "), COMMAND_CHARS_MAX),
         rules: placed.collect(),
         user_file: loaded.user_file.as_ref().map(|path| path.display().to_string()),
     }

@@ -9,6 +9,7 @@
 //! - an answer is a word and Enter. What holds anything but plain characters, as everything does by
 //!   which a terminal reports something, is no answer, nor is what comes right behind it.
 
+use crate::cut::cut;
 use std::time::{Duration, Instant};
 
 /// How long nothing must come before what comes is an answer.
@@ -17,8 +18,9 @@ const QUIET: Duration = Duration::from_millis(300);
 /// Longest answer in bytes; more is not taken.
 const LINE_BYTES_MAX: usize = 16;
 
-/// Most that a question says of itself, in bytes: a screen is not to be filled.
-const ABOUT_BYTES_MAX: usize = 4096;
+/// Longest line that says what a question is about, before it is wrapped: a screen is not to be
+/// filled.
+const ABOUT_CHARS_MAX: usize = 4096;
 
 /// Ends whatever sequence the program left unfinished, shows what was held back, gives lines all
 /// of the screen, and has plain characters inserted nowhere. What is below is erased: it could
@@ -99,13 +101,10 @@ impl Dialog {
             columns => usize::from(columns).max(20) - 1,
         };
         let mut text = if is_dumb { "\r\n".to_owned() } else { PLAIN.to_owned() };
-        let mut room = ABOUT_BYTES_MAX;
         for line in &question.about {
-            let line = plain(line);
-            for part in wrapped(&line, width).take_while(|part| {
-                room = room.saturating_sub(part.len());
-                room > 0
-            }) {
+            // As it is shown, since a character may become ten.
+            let line = cut(&plain(line), ABOUT_CHARS_MAX);
+            for part in wrapped(&line, width) {
                 text += part;
                 text += "\r\n";
             }
@@ -345,7 +344,22 @@ mod tests {
         let (dialog, text) = Dialog::new(long, 40, true, now);
         assert!(text.starts_with("\r\nwho"));
         assert!(dialog.last_line().split("\r\n").all(|line| line.len() <= 39));
-        let much = Question { about: vec!["y".repeat(100_000)], ..question(Choices::Once, now) };
-        assert!(Dialog::new(much, 80, true, now).1.len() < 2 * ABOUT_BYTES_MAX);
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_screen_is_said_to_be_left_out_and_each_line_has_its_end() {
+        let now = Instant::now();
+        let long = |c: &str| format!("begin{}end", c.repeat(100_000));
+        let about = vec![long("y"), "rule: short".to_owned(), long("\u{202e}")];
+        let much = Question { about, ..question(Choices::Once, now) };
+        let text = Dialog::new(much, 80, true, now).1;
+        assert!(text.len() < 3 * ABOUT_CHARS_MAX, "{}", text.len());
+        let text = text.replace("\r\n", "");
+        assert_eq!(text.matches("begin").count(), 2);
+        assert_eq!(text.matches("end").count(), 2);
+        // What is counted is what would have been shown.
+        let left = 100_008 - ABOUT_CHARS_MAX + " [... 100008 characters left out ...] ".len();
+        assert!(text.contains(&format!(" [... {left} characters left out ...] ")), "{text}");
+        assert!(text.contains("endrule: shortbegin\\u{202e}"), "{text}");
     }
 }

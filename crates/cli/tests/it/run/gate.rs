@@ -56,8 +56,8 @@ fn on_a_terminal_the_user_is_asked_first() {
         ] {
             let mut command = run(project, &[], &["touch", "x\x1by"]);
             let mut pty = Pty::spawn(command.env("TERM", "xterm")).unwrap();
-            pty.expect("what:   touch x\\u{1b}y").unwrap();
             pty.expect("rule:   exec.ask \"touch *\" (").unwrap();
+            pty.expect("what:   touch x\\u{1b}y").unwrap();
             pty.expect("atoll: run it? [y]es, [n]o ").unwrap();
             assert!(!project.root().join("x\x1by").exists());
             pty.send(keys).unwrap();
@@ -66,5 +66,32 @@ fn on_a_terminal_the_user_is_asked_first() {
             assert_eq!(project.root().join("x\x1by").exists(), code == 0);
             assert_eq!(format!("{:?}", pty.modes().unwrap()), format!("{:?}", pty.first_modes()));
         }
+    });
+}
+
+#[test]
+fn a_long_command_hides_neither_its_rule_nor_its_end() {
+    each(|project| {
+        project.write("atoll.toml", ASKS);
+        let script = format!("true {}; touch x", "y".repeat(20_000));
+        let mut command = run(project, &[], &["sh", "-c", &script]);
+        let mut pty = Pty::spawn(command.env("TERM", "xterm")).unwrap();
+        pty.expect("atoll: run it? [y]es, [n]o ").unwrap();
+        let shown = String::from_utf8_lossy(pty.screen()).replace("\r\n", "");
+        let mut rest = shown.as_str();
+        for part in [
+            "rule:   exec.ask \"touch *\" (",
+            "what:   sh -c true yyyy",
+            "yyyy [... ",
+            " characters left out ...] yyyy",
+            "yyyy; touch x",
+            "atoll: run it?",
+        ] {
+            rest = rest.split_once(part).expect(part).1;
+        }
+        pty.send("n\r").unwrap();
+        pty.expect("[approval-denied]").unwrap();
+        assert_eq!(pty.wait().unwrap().code(), Some(125), "{}", pty.unseen());
+        assert!(!project.root().join("x").exists());
     });
 }
