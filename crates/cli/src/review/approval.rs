@@ -6,7 +6,7 @@
 use super::{Review, letter, risk_line, word};
 use crate::cut::cut;
 use crate::error::CliError;
-use crate::remote::{Remote, failed, neutral};
+use crate::remote::{Remote, neutral};
 use crate::session::EXIT_UNDECIDED;
 use atoll_api::approval::{
     ASK_ITEMS_MAX, ASK_PATH_CHARS_MAX, Approval, ApprovalStatus, AskApproval, REASON_CHARS_MAX,
@@ -192,7 +192,7 @@ fn ask_server(remote: &Remote, wanted: &AskApproval, id: &str) -> Result<(), Cli
                  approve it with `atoll approvals`"
             ),
         ),
-        error => failed(error),
+        error => remote.failed(error),
     };
     let client = remote.client()?;
     remote.wait(async {

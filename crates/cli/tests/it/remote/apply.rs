@@ -1,5 +1,6 @@
 //! `atoll apply` of a session whose policy has a person approve it.
 
+use super::super::serve::tcp::addresses;
 use super::{Served, ask, command, each, objects};
 use atoll_testkit::process::wait_until;
 use atoll_testkit::pty::Pty;
@@ -106,6 +107,29 @@ fn what_a_session_applies_is_approved_by_somebody() {
         let recorded =
             objects(project, &["events", "--audit", "--kind", "approval_decided", "--json"]);
         assert_eq!(recorded.len(), 4, "{recorded:?}");
+    });
+}
+
+#[test]
+fn what_a_server_refuses_is_json_for_who_asked_for_that() {
+    each(|project| {
+        reviewed(project, ASKS, "echo one > one");
+        let _served = Served::start(project, &["--listen", "127.0.0.1:0"]);
+        // Who has no key is refused, by a server that is there.
+        let host = format!("http://{}", addresses(project)[0]);
+        let apply = |flags: &[&str]| {
+            Ran(project.atoll(&[&["apply", "--host", &host], flags].concat()).output().unwrap())
+        };
+        let in_words = apply(&[]);
+        assert_eq!(in_words.code(), Some(1), "{}", in_words.text());
+        assert!(in_words.stderr().starts_with("error: "), "{}", in_words.text());
+        let ran = apply(&["--json"]);
+        assert_eq!(ran.code(), Some(1), "{}", ran.text());
+        let last = ran.stderr().lines().last().unwrap_or_default().to_owned();
+        let refused: Value = serde_json::from_str(&last).expect(&last);
+        assert_eq!(refused["error"]["code"], "unauthenticated", "{last}");
+        assert!(refused["error"]["next_step"].is_string(), "{last}");
+        assert!(!project.root().join("one").exists());
     });
 }
 

@@ -21,7 +21,7 @@ mod severed;
 mod snapshots;
 mod streams;
 pub(crate) mod support;
-mod tcp;
+pub(crate) mod tcp;
 mod vanish;
 mod waking;
 mod wire;

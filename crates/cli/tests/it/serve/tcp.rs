@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 /// Where the server of a project listens, which chose its own port.
-pub(super) fn addresses(project: &Project) -> Vec<SocketAddr> {
+pub(crate) fn addresses(project: &Project) -> Vec<SocketAddr> {
     let log = log(project);
     let words = log.split_whitespace().filter_map(|word| word.strip_prefix("address="));
     words.map(|address| address.parse().unwrap()).collect()
