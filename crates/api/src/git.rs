@@ -15,7 +15,7 @@ pub const URL_BYTES_MAX: usize = 4096;
 #[serde(deny_unknown_fields)]
 pub struct CloneRepository {
     /// Which: the absolute path of a repository or of a bundle inside, or a URL
-    /// `file:///…`. Others are refused as long as sandboxes have no network.
+    /// `file:///…`. Others are refused, whatever the sandbox may reach: it fetches those by an exec.
     #[schema(min_length = 1, max_length = 4096)]
     pub url: String,
     /// Into which directory, which is made; its absolute path.

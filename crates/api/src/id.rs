@@ -86,7 +86,7 @@ macro_rules! id {
 id!(SandboxId, "sbx_", "a sandbox", "Names one sandbox for good: it is never given again.");
 id!(KeyId, "key_", "an API key", "Names one key of the API; it is not the key's secret.");
 id!(RequestId, "req_", "a request", "Names one request: in its answer and in the server's log.");
-id!(ApprovalId, "apr_", "an approval", "Names one thing that a sandbox asked for.");
+id!(ApprovalId, "apr_", "an approval", "Names one thing that a person is asked to approve.");
 id!(SnapshotId, "snp_", "a snapshot", "Names one snapshot for good.");
 id!(LayerId, "lay_", "a layer", "Names one layer of files on a host.");
 id!(ExecId, "exe_", "an exec", "Names one command that was started in a sandbox.");

@@ -50,10 +50,11 @@ pub struct CreateSandbox {
     /// Whether an image of a registry is pulled.
     #[serde(default, skip_serializing_if = "ImagePull::is_default")]
     pub image_pull: ImagePull,
-    /// The snapshot that it begins with, in place of an image. Environment, limits, services, the
-    /// commands to ask about and the network are those of the sandbox that the snapshot was taken
-    /// of, where nothing else is said here: variables one by one, everything else as a whole. No
-    /// secret goes along with the network; who wants them names them again.
+    /// The snapshot that it begins with, in place of an image. Environment, limits, services and
+    /// network are those of the sandbox that the snapshot was taken of, where nothing else is said
+    /// here: variables and limits one by one, the services and the network each as a whole.
+    /// Commands to ask about are added to that one's. No secret goes along with the network; who
+    /// wants them names them again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<SnapshotId>,
     /// Environment of everything that runs in it.

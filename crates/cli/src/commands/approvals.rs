@@ -9,10 +9,10 @@ use atoll_api::approval::{
 use atoll_api::policy::parse_duration;
 use std::time::Duration;
 
-/// Decide what sandboxes ask for, and `atoll apply`
+/// Decide what sandboxes and `atoll apply` ask for
 ///
-/// Where a rule of a policy says `ask`, what falls under it waits here until somebody decides, ten
-/// minutes at most.
+/// Where a policy has a person asked, about a host, a command or what a session applies, that waits
+/// here until somebody decides, ten minutes at most.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -53,7 +53,7 @@ struct Show {
     remote: Remote,
 }
 
-/// Approve what a sandbox asked for
+/// Approve what was asked for
 ///
 /// Example: atoll approvals approve apr_0001020304050607abff --sandbox
 #[derive(Debug, clap::Args)]
@@ -75,20 +75,20 @@ struct Scope {
     /// It may happen once, which is what holds where nothing is said
     #[arg(long)]
     once: bool,
-    /// The same may happen in this sandbox
+    /// The same may happen in this sandbox; not for what a session applies
     #[arg(long)]
     sandbox: bool,
-    /// The same may happen in every sandbox, also in later ones
+    /// The same may happen in every sandbox, also in later ones; not for what a session applies
     #[arg(long)]
     always: bool,
 }
 
-/// Deny what a sandbox asked for, or take back that it was approved
+/// Deny what was asked for, or take back that it was approved
 #[derive(Debug, clap::Args)]
 struct DenyArgs {
     /// Its id
     approval: String,
-    /// Why, which the agent is told
+    /// Why, which whoever asked is told
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
@@ -152,11 +152,11 @@ fn list(args: &List) -> Result<Status, CliError> {
         Format::Json => lines(&found),
         Format::Text => {
             let row = |one: &Approval| {
-                let (id, sandbox) = (one.id.to_string(), who(one));
+                let (id, who) = (one.id.to_string(), who(one));
                 let count = one.count.to_string();
-                [id, sandbox, one.status.to_string(), count, what(&one.what), one.rule.clone()]
+                [id, who, one.status.to_string(), count, what(&one.what), one.rule.clone()]
             };
-            let heading = ["ID", "SANDBOX", "STATUS", "COUNT", "WHAT", "RULE"];
+            let heading = ["ID", "WHO", "STATUS", "COUNT", "WHAT", "RULE"];
             table(heading, &found.iter().map(row).collect::<Vec<_>>())
         }
     };

@@ -16,8 +16,9 @@ use std::time::Duration;
 /// Make sandboxes of a sandbox as it is, or of a snapshot
 ///
 /// Prints their ids. Of a sandbox a snapshot is taken first, which stays. They have what the
-/// sandbox had when it was taken: its environment, its limits and its services where nothing else
-/// is said, but no secrets. What cannot be made is said, and does not keep the others from it.
+/// sandbox had when it was taken where nothing else is said: its environment and its limits one by
+/// one, its services and its network each as a whole. Commands to ask about are added to its own.
+/// No secrets come along. What cannot be made is said, and does not keep the others from it.
 ///
 /// Example: atoll fork web --count 3 --name attempt --env SEED=7
 #[derive(Debug, clap::Args)]

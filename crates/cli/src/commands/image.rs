@@ -72,7 +72,7 @@ struct Show {
 
 /// Remove a name of an image, and the image with its last one
 ///
-/// An image that a sandbox was made of stays. By its digest it goes with all its names.
+/// An image that a sandbox or a snapshot was made of stays. By its digest it goes with all its names.
 #[derive(Debug, clap::Args)]
 struct Delete {
     /// A name of it, its digest, or the first digits of that
@@ -84,7 +84,7 @@ struct Delete {
 /// Remove images that have no name, and what no image needs
 #[derive(Debug, clap::Args)]
 struct Prune {
-    /// Also remove those that have one, unless a sandbox was made of them
+    /// Also remove those that have one, unless a sandbox or a snapshot was made of them
     #[arg(long)]
     all: bool,
     #[command(flatten)]

@@ -63,6 +63,9 @@ enum Command {
     },
     /// Have a sandbox reach this and nothing else
     ///
+    /// It takes the place of all that was said before: rules, presets, budgets and secrets. A
+    /// sandbox that was made without a network gets none.
+    ///
     /// Example: atoll network set web --preset python --allow-host api.example.org
     Set {
         /// Its id or name
@@ -73,6 +76,10 @@ enum Command {
         remote: Remote,
     },
     /// Add rules to those of a sandbox
+    ///
+    /// Of --network, rules, presets and secrets are added, a secret in the place of one of its
+    /// name; whatever else is in that file changes nothing. A sandbox that was made without a
+    /// network gets none.
     ///
     /// Example: atoll network add web --allow-host api.example.org
     Add {

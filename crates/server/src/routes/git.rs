@@ -22,8 +22,8 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 
 /// Clone a repository
 ///
-/// From a path inside, or from a bundle that was uploaded: a sandbox has no network yet, and
-/// what is elsewhere is refused.
+/// From a path inside, or from a bundle that was uploaded. What is elsewhere is refused, also where
+/// the sandbox has a network: `git clone` as an exec reaches what its rules allow.
 #[utoipa::path(
     post, path = "/v1/sandboxes/{sandbox}/git/clone", operation_id = "clone_repository",
     tag = "git",

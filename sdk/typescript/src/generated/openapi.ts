@@ -88,7 +88,7 @@ export interface components {
             what: components["schemas"]["ApprovalWhat"];
         };
         /**
-         * @description Names one thing that a sandbox asked for.
+         * @description Names one thing that a person is asked to approve.
          * @example apr_0001020304050607abff
          */
         ApprovalId: string;
@@ -576,7 +576,7 @@ export interface components {
             path: components["schemas"]["Octets"];
             /**
              * @description Which: the absolute path of a repository or of a bundle inside, or a URL
-             *     `file:///…`. Others are refused as long as sandboxes have no network.
+             *     `file:///…`. Others are refused, whatever the sandbox may reach: it fetches those by an exec.
              */
             url: string;
         };
@@ -633,10 +633,11 @@ export interface components {
              */
             services?: components["schemas"]["Service"][];
             /**
-             * @description The snapshot that it begins with, in place of an image. Environment, limits, services, the
-             *     commands to ask about and the network are those of the sandbox that the snapshot was taken
-             *     of, where nothing else is said here: variables one by one, everything else as a whole. No
-             *     secret goes along with the network; who wants them names them again.
+             * @description The snapshot that it begins with, in place of an image. Environment, limits, services and
+             *     network are those of the sandbox that the snapshot was taken of, where nothing else is said
+             *     here: variables and limits one by one, the services and the network each as a whole.
+             *     Commands to ask about are added to that one's. No secret goes along with the network; who
+             *     wants them names them again.
              */
             snapshot?: components["schemas"]["SnapshotId"];
             /** @description The files that it begins with; none but its image's where nothing is said. */

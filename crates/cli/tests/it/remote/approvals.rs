@@ -10,7 +10,7 @@ fn a_command_waits_until_it_is_approved() {
     each(|project| {
         let _served = Served::start(project, &[]);
         let text = said(project, &["approvals", "list"]);
-        assert_eq!(text, "ID  SANDBOX  STATUS  COUNT  WHAT  RULE\n");
+        assert_eq!(text, "ID  WHO  STATUS  COUNT  WHAT  RULE\n");
         let unknown = "apr_0123456789abcdef0123";
         for arguments in [
             &["approvals", "show", unknown][..],

@@ -31,11 +31,11 @@ enum Reach {
     /// Nothing but the sandbox's own files.
     Files,
     /// What the gateway lets it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "sandboxes have no network yet"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "only execs go through the gateway"))]
     Network,
 }
 
-/// A sandbox's network has nothing but loopback.
+/// What is elsewhere is fetched by an exec, which may take as long as it likes and is seen.
 const REACH: Reach = Reach::Files;
 
 impl Reach {
@@ -190,10 +190,10 @@ fn source(url: &str, reach: Reach) -> Result<(), InsideError> {
         Reach::Network => Ok(()),
         Reach::Files => Err(InsideError::Git {
             code: ErrorCode::RefusedByPolicy,
-            message: "sandboxes have no network yet, so nothing can be cloned from elsewhere"
-                .to_owned(),
-            next_step: "copy it in with `atoll cp`, or upload a bundle (`git bundle create`) and \
-                        clone that by its path",
+            message: "only what is in the sandbox is cloned, and this is elsewhere".to_owned(),
+            next_step: "run `git clone` in the sandbox if its network may reach that; or copy it in \
+                        with `atoll cp`, or upload a bundle (`git bundle create`) and clone that \
+                        by its path",
         }),
     }
 }
