@@ -90,12 +90,20 @@ pub(crate) fn find(root: BorrowedFd<'_>, path: &Path) -> Result<Option<Stamp>> {
 
 /// The names in a directory, in no order.
 pub(crate) fn names(root: BorrowedFd<'_>, path: &Path) -> Result<Vec<OsString>> {
+    some_names(root, path, usize::MAX)
+}
+
+/// At most so many of them.
+pub(crate) fn some_names(root: BorrowedFd<'_>, path: &Path, most: usize) -> Result<Vec<OsString>> {
     let fd = open(root, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
     let mut names = Vec::new();
     for entry in Dir::read_from(fd)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
+            if names.len() >= most {
+                break;
+            }
             names.push(OsStr::from_bytes(name).to_owned());
         }
     }

@@ -102,16 +102,24 @@ fn same_content(view: &View, path: &Path, wanted: &Wanted, host: &Stamp) -> Resu
         Err(Errno::ACCESS) => return Ok(looks_the_same(wanted, stamp)),
         Err(error) => return Err(error),
     };
-    same_bytes(&open_wanted(view, path, wanted)?, &host, wanted.stamp.size)
+    same_bytes(&open_wanted(view, path, wanted)?, &host, wanted.stamp.size, &|| false)
 }
 
 /// Compares `size` bytes, stepping over what is a hole in both, so that a
 /// sparse file of any length costs only its data.
-pub(crate) fn same_bytes(one: &OwnedFd, other: &OwnedFd, size: u64) -> Result<bool> {
+pub(crate) fn same_bytes(
+    one: &OwnedFd,
+    other: &OwnedFd,
+    size: u64,
+    is_canceled: &dyn Fn() -> bool,
+) -> Result<bool> {
     const CHUNK: usize = 128 * 1024;
     let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
     let mut at = 0;
     while at < size {
+        if is_canceled() {
+            return Err(Errno::CANCELED);
+        }
         at = next_data(one, at, size)?.min(next_data(other, at, size)?);
         let (got, other_got) = (read_full(one, &mut left, at)?, read_full(other, &mut right, at)?);
         if left[..got] != right[..other_got] {

@@ -56,6 +56,15 @@ pub struct Changed {
     pub after: Option<Side>,
 }
 
+/// How much is looked at, and how much of that is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Most differences, and most paths that could not be compared: the first of each.
+    pub told: usize,
+    /// Most names that are looked at, which is what the memory follows that is needed.
+    pub names: usize,
+}
+
 /// The outcome of [`compare`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Compared {
@@ -63,6 +72,8 @@ pub struct Compared {
     pub changes: Vec<Changed>,
     /// What could not be compared, ordered by path.
     pub rejected: Vec<Rejected>,
+    /// There may be more: a bound was met.
+    pub is_cut: bool,
 }
 
 /// Why two stacks could not be compared.
@@ -70,16 +81,14 @@ pub struct Compared {
 pub enum CompareError {
     #[error("the comparison was canceled")]
     Canceled,
-    #[error("there are over {most} differences")]
-    TooMany { most: usize },
     #[error("could not open the layer {}", dir.display())]
     Open { dir: PathBuf, source: io::Error },
     #[error("could not read {:?}", path.display())]
     Read { path: PathBuf, source: io::Error },
 }
 
-/// Compares what two stacks of layers show, the lowest layer first, and lists up to `most`
-/// differences.
+/// Compares what two stacks of layers show, the lowest layer first, and lists as many
+/// differences as `bounds` says. An empty stack shows nothing.
 ///
 /// # Errors
 ///
@@ -88,7 +97,7 @@ pub fn compare(
     before: &[Layer],
     after: &[Layer],
     format: Format,
-    most: usize,
+    bounds: Bounds,
     is_canceled: &dyn Fn() -> bool,
 ) -> Result<Compared, CompareError> {
     let mut layers = Layers::new(format, false);
@@ -101,17 +110,16 @@ pub fn compare(
         layers: &layers,
         before,
         after,
-        most,
+        bounds,
+        names: 0,
+        last: None,
         is_canceled,
         todo: Vec::new(),
         compared: Compared::default(),
     };
     compare.run()?;
-    let mut compared = compare.compared;
-    compared.changes.sort_by(|one, other| one.path.cmp(&other.path));
-    compared.rejected.sort_by(|one, other| one.path.cmp(&other.path));
-    compared.rejected.dedup();
-    Ok(compared)
+    compare.trim();
+    Ok(compare.compared)
 }
 
 /// A directory of the result that is still to be compared.
@@ -147,7 +155,11 @@ struct Compare<'c> {
     after: Stack,
     /// Layers at the bottom of both.
     shared: BTreeSet<usize>,
-    most: usize,
+    bounds: Bounds,
+    /// How many were looked at.
+    names: usize,
+    /// Differences behind this path are not told any more.
+    last: Option<PathBuf>,
     is_canceled: &'c dyn Fn() -> bool,
     todo: Vec<Frame>,
     compared: Compared,
@@ -176,9 +188,36 @@ impl Compare<'_> {
             });
         }
         while let Some(frame) = self.todo.pop() {
-            self.frame(frame)?;
+            if self.last.as_ref().is_none_or(|last| frame.path <= *last) {
+                self.frame(frame)?;
+            }
         }
         Ok(())
+    }
+
+    /// Sorts what there is to tell, and leaves out what is too much.
+    fn trim(&mut self) {
+        let (compared, most) = (&mut self.compared, self.bounds.told);
+        compared.changes.sort_by(|one, other| one.path.cmp(&other.path));
+        compared.rejected.sort_by(|one, other| one.path.cmp(&other.path));
+        compared.rejected.dedup();
+        if compared.changes.len() > most {
+            compared.is_cut = true;
+            compared.changes.truncate(most);
+            self.last = compared.changes.last().map(|change| change.path.clone());
+        }
+        if compared.rejected.len() > most {
+            compared.is_cut = true;
+            compared.rejected.truncate(most);
+        }
+    }
+
+    /// Trims when there is so much that it pays.
+    fn trim_sometimes(&mut self) {
+        let most = self.bounds.told.max(1).saturating_mul(2);
+        if self.compared.changes.len() >= most || self.compared.rejected.len() >= most {
+            self.trim();
+        }
     }
 
     fn frame(&mut self, frame: Frame) -> Outcome<()> {
@@ -199,6 +238,12 @@ impl Compare<'_> {
             if (self.is_canceled)() {
                 return Err(CompareError::Canceled);
             }
+            if self.names >= self.bounds.names {
+                self.compared.is_cut = true;
+                self.todo.clear();
+                break;
+            }
+            self.names += 1;
             let path = path.join(name);
             let one = self.item(&self.before, before.dir.as_ref(), name);
             let Some(one) = self.absorb(&path, one)? else { continue };
@@ -220,7 +265,9 @@ impl Compare<'_> {
             return Ok(Half { dir: None, names: BTreeSet::new() });
         }
         let dir = self.layers.open_dir(merged).map_err(|(_, errno)| errno)?;
-        let names = dir.names(own).map_err(|(_, errno)| errno)?;
+        // One more tells that there are too many.
+        let most = (self.bounds.names - self.names).saturating_add(1);
+        let names = dir.names(own, most).map_err(|(_, errno)| errno)?;
         Ok(Half { dir: Some(dir), names })
     }
 
@@ -282,11 +329,9 @@ impl Compare<'_> {
             };
             let sides = side(&before).and_then(|before| Ok((before, side(&after)?)));
             if let Some((before, after)) = self.absorb(&path, sides)? {
-                if self.compared.changes.len() >= self.most {
-                    return Err(CompareError::TooMany { most: self.most });
-                }
                 let path = path.clone();
                 self.compared.changes.push(Changed { path, difference, before, after });
+                self.trim_sometimes();
             }
         }
         let (before, after) = (before.and_then(Item::into_dir), after.and_then(Item::into_dir));
@@ -319,7 +364,8 @@ impl Compare<'_> {
             for (dir, stamp) in [(dir, stamp), (other_dir, other)] {
                 self.check_content(dir, name, stamp)?;
             }
-            if !is_same_content((dir, stamp), (other_dir, other), name)? {
+            let pair = ((*dir, stamp), (*other_dir, other));
+            if !is_same_content(pair, name, self.is_canceled)? {
                 return Ok(Some(Difference::Modified));
             }
         }
@@ -379,6 +425,7 @@ impl Compare<'_> {
             Err(Errno::ACCESS | Errno::PERM) => RejectReason::Unreadable,
             Err(Errno::XDEV) => RejectReason::OtherFileSystem,
             Err(Errno::NAMETOOLONG) => RejectReason::TooLong,
+            Err(Errno::CANCELED) => return Err(CompareError::Canceled),
             Err(errno) => {
                 return Err(CompareError::Read { path: path.to_owned(), source: errno.into() });
             }
@@ -389,6 +436,7 @@ impl Compare<'_> {
 
     fn reject(&mut self, path: &Path, why: RejectReason) {
         self.compared.rejected.push(Rejected { path: path.to_owned(), why });
+        self.trim_sometimes();
     }
 }
 
@@ -447,15 +495,15 @@ fn is_same_file(one: &Stamp, other: &Stamp) -> bool {
 }
 
 fn is_same_content(
-    (one, stamp): (&OwnedFd, &Stamp),
-    (other, other_stamp): (&OwnedFd, &Stamp),
+    ((one, stamp), (other, other_stamp)): ((&OwnedFd, &Stamp), (&OwnedFd, &Stamp)),
     name: &OsStr,
+    is_canceled: &dyn Fn() -> bool,
 ) -> rustix::io::Result<bool> {
     match stamp.kind {
         FileKind::File if stamp.size != other_stamp.size => Ok(false),
         FileKind::File => {
             let open = |dir: &OwnedFd| beneath::file(dir.as_fd(), Path::new(name));
-            same_bytes(&open(one)?, &open(other)?, stamp.size)
+            same_bytes(&open(one)?, &open(other)?, stamp.size, is_canceled)
         }
         FileKind::Symlink => Ok(beneath::read_link(one, name)? == beneath::read_link(other, name)?),
         FileKind::CharDevice | FileKind::BlockDevice => Ok(stamp.rdev == other_stamp.rdev),

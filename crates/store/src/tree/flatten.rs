@@ -46,8 +46,9 @@ pub enum FlattenError {
 }
 
 /// Puts what `layers`, the lowest first, show into the empty directory `destination`. Owners
-/// there are from the block of the topmost layer. Nothing is on the disk for sure before
-/// [`sync`](super::sync) has been called.
+/// there are from the block of ids that begins with `ids_from`: files of layers that have the same
+/// one are linked, others copied. Nothing is on the disk for sure before [`sync`](super::sync) has
+/// been called.
 ///
 /// A directory with a redirect that the kernel would refuse keeps what its layer has in it.
 ///
@@ -56,6 +57,7 @@ pub enum FlattenError {
 /// [`FlattenError`].
 pub fn flatten(
     layers: &[Layer],
+    ids_from: u32,
     format: Format,
     destination: BorrowedFd<'_>,
     is_canceled: &dyn Fn() -> bool,
@@ -63,7 +65,7 @@ pub fn flatten(
     let mut opened = Layers::new(format, true);
     let stack = opened.open(layers).map_err(|(dir, source)| FlattenError::Open { dir, source })?;
     let mut flatten = Flatten {
-        ids_from: layers.last().map_or(0, |layer| layer.ids_from),
+        ids_from,
         layers: &opened,
         stack,
         destination,
@@ -138,7 +140,7 @@ impl Flatten<'_> {
         let failed = |step| move |errno| CopyError::new(path, step, errno);
         let count = merged.places.len();
         let dir = self.layers.open_dir(merged).map_err(|(_, errno)| failed(Step::Open)(errno))?;
-        let names = dir.names(count).map_err(|(_, errno)| failed(Step::List)(errno))?;
+        let names = dir.names(count, usize::MAX).map_err(|(_, errno)| failed(Step::List)(errno))?;
         let copy = beneath::dir(self.destination, path).map_err(failed(Step::Open))?;
         for name in names {
             if (self.is_canceled)() {

@@ -23,7 +23,7 @@ mod measure;
 mod stack;
 mod subvolume;
 
-pub use compare::{Changed, CompareError, Compared, Difference, Side, compare};
+pub use compare::{Bounds, Changed, CompareError, Compared, Difference, Side, compare};
 pub use copy::{Copied, CopyError, Previous, Step, copy, copy_ahead};
 pub use flatten::{FlattenError, Flattened, flatten};
 pub use index::Index;

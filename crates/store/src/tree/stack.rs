@@ -261,14 +261,15 @@ impl Layers {
 }
 
 impl OpenDir {
-    /// The names in the topmost `count` places.
+    /// The names in the topmost `count` places; of each at most so many.
     pub(super) fn names(
         &self,
         count: usize,
+        most: usize,
     ) -> std::result::Result<BTreeSet<OsString>, (Place, Errno)> {
         let mut names = BTreeSet::new();
         for (place, (dir, _)) in self.merged.places.iter().zip(&self.dirs).take(count) {
-            let listed = beneath::names(dir.as_fd(), Path::new(""));
+            let listed = beneath::some_names(dir.as_fd(), Path::new(""), most);
             names.extend(listed.map_err(|errno| (place.clone(), errno))?);
         }
         Ok(names)

@@ -3,11 +3,13 @@
 use super::*;
 use atoll_store::Format;
 use atoll_store::changes::RejectReason;
-use atoll_store::tree::{Compared, Difference, Layer};
+use atoll_store::tree::{Bounds, Compared, Difference, Layer};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+const BOUNDS: Bounds = Bounds { told: 10_000, names: 10_000 };
 
 /// Lists a tree: path, kind, mode, owner, times, content, attributes.
 const LIST: &str = r#"
@@ -146,7 +148,8 @@ impl Stacks {
     fn flatten(&self, layers: &[String], name: &str) -> tree::Flattened {
         fs::create_dir(self.path(name)).unwrap();
         let destination = File::open(self.path(name)).unwrap();
-        tree::flatten(&self.stack(layers), Self::format(), destination.as_fd(), &|| false).unwrap()
+        tree::flatten(&self.stack(layers), 0, Self::format(), destination.as_fd(), &|| false)
+            .unwrap()
     }
 
     #[track_caller]
@@ -172,7 +175,7 @@ impl Stacks {
 
     fn compare(&self, before: &[String], after: &[String]) -> Compared {
         let (before, after) = (self.stack(before), self.stack(after));
-        tree::compare(&before, &after, Self::format(), 10_000, &|| false).unwrap()
+        tree::compare(&before, &after, Self::format(), BOUNDS, &|| false).unwrap()
     }
 
     /// Checks the comparison of two stacks against what overlays of them show.
@@ -342,7 +345,8 @@ fn layers_are_made_one_without_copying() {
             std::os::unix::fs::chown(stacks.path("nothing"), Some(500), Some(500)).unwrap();
             let destination = File::open(stacks.path("moved")).unwrap();
             let moved =
-                tree::flatten(&layers, Stacks::format(), destination.as_fd(), &|| false).unwrap();
+                tree::flatten(&layers, 500, Stacks::format(), destination.as_fd(), &|| false)
+                    .unwrap();
             assert_eq!((moved.linked, moved.copied, moved.bytes_copied), (0, 4, 8));
             use std::os::unix::fs::MetadataExt as _;
             assert_eq!(stacks.path("moved/again").metadata().unwrap().uid(), 500);
@@ -350,7 +354,7 @@ fn layers_are_made_one_without_copying() {
                 &stacks.stack(&["flat".into()]),
                 &[Layer { dir: stacks.path("moved"), ids_from: 500 }],
                 Stacks::format(),
-                10,
+                BOUNDS,
                 &|| false,
             );
             assert_eq!(compared.unwrap().changes, []);
@@ -360,6 +364,7 @@ fn layers_are_made_one_without_copying() {
             let destination = File::open(stacks.path("canceled")).unwrap();
             tree::flatten(
                 &stacks.stack(&Stacks::range(1..3)),
+                0,
                 Stacks::format(),
                 destination.as_fd(),
                 &|| true,
@@ -433,9 +438,13 @@ fn owners_count_from_the_beginning_of_their_block() {
     }
     let at = |name: &str, ids_from| [Layer { dir: stacks.path(name), ids_from }];
     let compare = |ids_from| {
-        tree::compare(&at("layer-0", owner), &at("other", ids_from), Stacks::format(), 10, &|| {
-            false
-        })
+        tree::compare(
+            &at("layer-0", owner),
+            &at("other", ids_from),
+            Stacks::format(),
+            BOUNDS,
+            &|| false,
+        )
         .unwrap()
         .changes
     };
@@ -484,15 +493,62 @@ fn forged_marks_are_not_believed() {
 #[test]
 fn a_comparison_has_limits() {
     let mut stacks = Stacks::new("true");
-    stacks.add("touch 1 2 3 4");
+    stacks.add("mkdir b; touch b/1 b/2 a c");
     let (before, after) = (stacks.stack(&Stacks::range(0..1)), stacks.stack(&Stacks::range(0..2)));
-    let compare = |most, is_canceled: bool| {
-        tree::compare(&before, &after, Stacks::format(), most, &|| is_canceled)
+    let compare = |told, names, is_canceled: bool| {
+        let bounds = Bounds { told, names };
+        tree::compare(&before, &after, Stacks::format(), bounds, &|| is_canceled)
     };
-    assert_eq!(compare(4, false).unwrap().changes.len(), 4);
-    assert!(matches!(compare(3, false), Err(tree::CompareError::TooMany { most: 3 })));
-    assert!(matches!(compare(4, true), Err(tree::CompareError::Canceled)));
+    let told = |told, names| {
+        let compared = compare(told, names, false).unwrap();
+        let paths = compared.changes.iter().map(|change| change.path.to_str().unwrap());
+        (paths.collect::<Vec<_>>().join(" "), compared.is_cut)
+    };
+    let all = "a b b/1 b/2 c";
+    assert_eq!(told(5, 5), (all.into(), false));
+    // The first ones, whatever the order in which they were found.
+    for count in 0..5 {
+        let some: Vec<_> = all.split(' ').take(count).collect();
+        assert_eq!(told(count, 100), (some.join(" "), true));
+    }
+    assert_eq!(told(100, 4).1, true);
+    assert_eq!(told(100, 0), (String::new(), true));
+    assert!(matches!(compare(4, 100, true), Err(tree::CompareError::Canceled)));
     let gone = [Layer { dir: stacks.path("gone"), ids_from: 0 }];
-    let failed = tree::compare(&before, &gone, Stacks::format(), 1, &|| false);
+    let failed = tree::compare(&before, &gone, Stacks::format(), BOUNDS, &|| false);
     assert!(matches!(failed, Err(tree::CompareError::Open { .. })));
+}
+
+#[test]
+fn a_comparison_is_given_up_within_a_file() {
+    let mut stacks = Stacks::new("head -c 4000000 /dev/zero | tr '\\0' x >large");
+    stacks.add("cp large again; mv again large");
+    let (before, after) = (stacks.stack(&Stacks::range(0..1)), stacks.stack(&Stacks::range(0..2)));
+    let asked = std::cell::Cell::new(0);
+    let compare = |most| {
+        asked.set(0);
+        tree::compare(&before, &after, Stacks::format(), BOUNDS, &|| {
+            asked.set(asked.get() + 1);
+            asked.get() > most
+        })
+    };
+    assert_eq!(compare(1000).unwrap().changes, []);
+    assert!(asked.get() > 10, "{}", asked.get());
+    assert!(matches!(compare(10), Err(tree::CompareError::Canceled)));
+}
+
+#[test]
+fn an_empty_stack_shows_nothing() {
+    as_root_and_user("tree::stacks::an_empty_stack_shows_nothing", || {
+        let stacks = Stacks::new("mkdir d; echo one >d/file");
+        let told = |before: &[String], after: &[String]| {
+            let changes = stacks.compare(before, after).changes;
+            let line = |one: &tree::Changed| format!("{:?} {}", one.difference, one.path.display());
+            changes.iter().map(line).collect::<Vec<_>>()
+        };
+        let all = Stacks::range(0..1);
+        assert_eq!(told(&[], &all), ["Added d", "Added d/file"]);
+        assert_eq!(told(&all, &[]), ["Removed d", "Removed d/file"]);
+        assert!(told(&[], &[]).is_empty());
+    });
 }
