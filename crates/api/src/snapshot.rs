@@ -1,5 +1,11 @@
 //! Snapshots: what a sandbox kept at one moment, to go back to and to make others of.
 
+mod diff;
+
+pub use diff::{
+    DIFF_COUNT_MAX, DiffEntry, DiffSide, DiffSnapshots, Difference, SnapshotDiff, Uncompared,
+};
+
 use crate::error::ApiError;
 use crate::id::{SandboxId, SnapshotId};
 use crate::name::SandboxName;

@@ -6,8 +6,8 @@ use crate::error::ClientError;
 use atoll_api::id::SnapshotId;
 use atoll_api::sandbox::Sandbox;
 use atoll_api::snapshot::{
-    CreateSnapshot, ForkSandbox, ForkSnapshot, Forks, ListSnapshots, RestoreSandbox, Snapshot,
-    SnapshotPage,
+    CreateSnapshot, DiffSnapshots, ForkSandbox, ForkSnapshot, Forks, ListSnapshots, RestoreSandbox,
+    Snapshot, SnapshotDiff, SnapshotPage,
 };
 use hyper::Method;
 
@@ -53,6 +53,22 @@ impl Client {
     /// See [`ClientError`].
     pub async fn get_snapshot(&self, snapshot: SnapshotId) -> Result<Snapshot, ClientError> {
         self.ask(Method::GET, Path::of(&["snapshots", &snapshot.to_string()])).await
+    }
+
+    /// Tells what one has otherwise than another one, or than the one before it, however long that
+    /// takes.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn diff_snapshots(
+        &self,
+        snapshot: SnapshotId,
+        wanted: &DiffSnapshots,
+    ) -> Result<SnapshotDiff, ClientError> {
+        let path = Path::of(&["snapshots", &snapshot.to_string(), "diff"])
+            .with_some("with", wanted.with)
+            .with_some("limit", wanted.limit);
+        self.ask(Method::GET, path).await
     }
 
     /// Deletes one. What was made of it stays.

@@ -361,6 +361,9 @@ fn of_backend(error: &dyn std::error::Error, source: &BackendError) -> ApiError 
             answer
         }
         BackendError::Images { source } => source.to_api(),
+        BackendError::OtherImage => {
+            hopeless(ErrorCode::Conflict, error, "choose snapshots of one image")
+        }
         BackendError::DiskFull { .. } => {
             let next_step = "delete sandboxes that are not needed, then ask again";
             let mut answer = plain(ErrorCode::Capacity, error, next_step);

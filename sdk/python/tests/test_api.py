@@ -86,6 +86,7 @@ LITERALS = {
     "Visibility": models.Visibility,
     "DenialProtocol": models.DenialProtocol,
     "Change": models.Change,
+    "Difference": models.Difference,
     "SnapshotWay": models.SnapshotWay,
     "TookEffect": errors.TookEffect,
     "NetworkMode": network.NetworkMode,
@@ -201,6 +202,7 @@ def keep_and_fork(client: atoll.Atoll, sandbox: atoll.Sandbox, making: dict[str,
     making = {name: one for name, one in making.items() if name != "workspace"}
     snapshot = sandbox.snapshot(labels={"a": "b"}, delete_after=1)
     snapshot.fork(count=2, name="x", **making)
+    snapshot.diff("snp_1", limit=5)
     snapshot.delete()
     sandbox.fork(count=2, name="x", snapshot_labels={"a": "b"}, snapshot_delete_after=1, **making)
     sandbox.restore(snapshot)

@@ -28,6 +28,7 @@ export {
   type ForkOptions,
   Forks,
   Snapshot,
+  type SnapshotDiffOptions,
   type SnapshotListOptions,
   type SnapshotOptions,
   Snapshots,

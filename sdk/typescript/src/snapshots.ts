@@ -4,7 +4,7 @@ import { newKey } from "./bytes.ts";
 import { apiError, type AtollError } from "./errors.ts";
 import { Sandbox } from "./sandbox.ts";
 import type { Transport } from "./transport.ts";
-import type { CreateSandbox, Schemas, SnapshotInfo } from "./types.ts";
+import type { CreateSandbox, Schemas, SnapshotDiff, SnapshotInfo } from "./types.ts";
 
 /** A copy of a large workspace, or a thousand forks, take what they take. */
 const AS_LONG_AS_IT_TAKES = 0;
@@ -17,6 +17,15 @@ export interface SnapshotListOptions {
   labels?: Record<string, string>;
   /** How many are fetched at once. */
   pageCount?: number;
+  signal?: AbortSignal;
+}
+
+/** What a snapshot is compared with. */
+export interface SnapshotDiffOptions {
+  /** The other one, or its id. */
+  since?: Snapshot | string;
+  /** At most so many entries. */
+  limit?: number;
   signal?: AbortSignal;
 }
 
@@ -104,6 +113,14 @@ export class Snapshot {
       signal,
     });
     return new Forks(this.#transport, forks);
+  }
+
+  /** What it has otherwise than another snapshot of the same image, or than the one before it. */
+  async diff(options: SnapshotDiffOptions = {}): Promise<SnapshotDiff> {
+    const { since, limit, signal } = options;
+    const query = { with: since === undefined ? undefined : idOf(since), limit };
+    const path = `${pathOf(this.id)}/diff`;
+    return this.#transport.json({ method: "GET", path, query, silenceMs: AS_LONG_AS_IT_TAKES, signal });
   }
 
   /** Deletes it; sandboxes that were made of it stay as they are. */

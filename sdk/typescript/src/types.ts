@@ -12,6 +12,7 @@ export type CreateSandbox = Schemas["CreateSandbox"];
 /** A snapshot as it is kept. */
 export type SnapshotInfo = Schemas["Snapshot"];
 /** How the files of a snapshot came to be. */
+export type SnapshotDiff = Schemas["SnapshotDiff"];
 export type SnapshotWay = Schemas["SnapshotWay"];
 /** Where in its life a sandbox is. */
 export type SandboxState = Schemas["State"];

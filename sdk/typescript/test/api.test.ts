@@ -199,6 +199,7 @@ async function oversee({ secrets, approvals, audit, images }: Atoll): Promise<vo
 async function keepAndFork(client: Atoll, sandbox: Sandbox, making: object): Promise<void> {
   const snapshot = await sandbox.snapshot({ labels: { a: "b" }, deleteAfterMs: 1 });
   await snapshot.fork({ count: 2, name: "x", idempotencyKey: "k", ...making });
+  await snapshot.diff({ since: "snp_1", limit: 5 });
   await snapshot.delete();
   await sandbox.fork({ count: 2, name: "x", snapshot: { deleteAfterMs: 1 }, ...making });
   await sandbox.restore(snapshot);

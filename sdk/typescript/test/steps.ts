@@ -100,6 +100,7 @@ const VERBS: Record<string, (on: Targets, given: Arguments) => unknown> = {
   "snapshots.get": ({ client }, { snapshot }) => client.snapshots.get(snapshot),
   "snapshots.delete": ({ client }, { snapshot }) => client.snapshots.delete(snapshot),
   "snapshot.fork": ({ snapshot }, given) => snapshot.fork(given),
+  "snapshot.diff": ({ snapshot }, given) => snapshot.diff(given),
   "snapshot.delete": ({ snapshot }) => snapshot.delete(),
   timeline: ({ sandbox }) => sandbox.timeline(),
   exec: ({ sandbox }, { session, ...given }) => {

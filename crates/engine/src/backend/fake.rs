@@ -5,7 +5,8 @@
 //! a [`Moment`] until it is let go, and can ask what was left behind.
 
 use super::{
-    Alive, Backend, BackendError, Capabilities, Found, Layer, Processes, Progress, Spec, Taken,
+    Alive, Backend, BackendError, Capabilities, Differences, Found, Layer, Processes, Progress,
+    Spec, Taken,
 };
 use crate::usage::Measured;
 use atoll_api::id::{LayerId, SandboxId};
@@ -17,6 +18,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
+
+mod files;
 
 /// The calls of [`Backend`] that change something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,11 +44,13 @@ pub enum Call {
     Snapshot,
     /// [`Backend::restore`].
     Restore,
+    /// [`Backend::diff`].
+    Diff,
 }
 
 impl Call {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Create,
         Self::Start,
         Self::Adopt,
@@ -56,6 +61,7 @@ impl Call {
         Self::Remove,
         Self::Snapshot,
         Self::Restore,
+        Self::Diff,
     ];
 }
 
@@ -143,11 +149,11 @@ pub struct Host {
 #[derive(Default)]
 struct HostState {
     sandboxes: BTreeMap<SandboxId, Parts>,
-    /// Each with those below it.
-    layers: BTreeMap<LayerId, Vec<LayerId>>,
+    layers: BTreeMap<LayerId, Kept>,
     faults: Vec<(Call, Moment, Fault)>,
-    calls: Vec<(Call, SandboxId)>,
+    calls: Vec<Call>,
     most_at_once: usize,
+    given_up: usize,
     ignores_stop: bool,
     guests_at: Option<PathBuf>,
 }
@@ -159,9 +165,17 @@ struct Parts {
     has_files: bool,
     group: Option<Group>,
     cpu: Duration,
-    /// The layers below what it keeps.
-    below: Vec<LayerId>,
+    kept: Kept,
     memory_bytes: Option<u64>,
+}
+
+/// What a sandbox keeps, or kept when it was set aside.
+#[derive(Clone, Default)]
+struct Kept {
+    /// The layers below, the lowest first.
+    below: Vec<LayerId>,
+    /// What was written above them.
+    files: files::Files,
 }
 
 /// Processes: the write end of their pipe is open as long as the first one lives.
@@ -246,6 +260,13 @@ impl Host {
         }
     }
 
+    /// Lets a sandbox have written a file of so many bytes, or removed it.
+    pub fn write(&self, id: SandboxId, path: &str, bytes: Option<u64>) {
+        if let Some(parts) = self.state().sandboxes.get_mut(&id) {
+            parts.kept.files.insert(path.to_owned(), bytes);
+        }
+    }
+
     /// Waits until `condition` holds, which is looked at whenever a call goes on.
     pub async fn until(&self, condition: impl Fn(&Self) -> bool) {
         let mut changes = self.changes.subscribe();
@@ -280,7 +301,12 @@ impl Host {
 
     /// How often a call was made.
     pub fn count(&self, call: Call) -> usize {
-        self.state().calls.iter().filter(|(made, _)| *made == call).count()
+        self.state().calls.iter().filter(|made| **made == call).count()
+    }
+
+    /// How often a comparison was given up.
+    pub fn given_up(&self) -> usize {
+        self.state().given_up
     }
 
     /// Most sandboxes of which something was here at the same time.
@@ -311,10 +337,9 @@ impl Host {
     fn simple(
         &self,
         call: Call,
-        id: SandboxId,
         effect: impl FnOnce(&mut HostState) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        self.state().calls.push((call, id));
+        self.state().calls.push(call);
         self.at(call, Moment::Before)?;
         effect(&mut self.state())?;
         self.at(call, Moment::After)
@@ -332,8 +357,15 @@ impl HostState {
             step: "find the files of the snapshot",
             source: io::ErrorKind::NotFound.into(),
         };
-        let below = self.layers.get(&layer).ok_or_else(gone)?;
-        Ok(below.iter().copied().chain([layer]).collect())
+        let kept = self.layers.get(&layer).ok_or_else(gone)?;
+        Ok(kept.below.iter().copied().chain([layer]).collect())
+    }
+
+    /// The files that a layer shows with those below it.
+    fn shown(&self, layer: LayerId) -> Result<files::Files, BackendError> {
+        let chain = self.onto(layer)?;
+        let layers = chain.iter().filter_map(|layer| self.layers.get(layer));
+        Ok(files::shown(layers.map(|layer| &layer.files)))
     }
 
     fn parts(&mut self, id: SandboxId) -> Result<&mut Parts, BackendError> {
@@ -400,7 +432,7 @@ impl Backend for Fake {
     }
 
     fn create(&self, id: SandboxId, spec: &Spec, progress: &Progress) -> Result<(), BackendError> {
-        self.host.state().calls.push((Call::Create, id));
+        self.host.state().calls.push(Call::Create);
         self.host.at(Call::Create, Moment::Before)?;
         {
             let mut state = self.host.state();
@@ -413,7 +445,7 @@ impl Backend for Fake {
             let mut state = self.host.state();
             let below = spec.layer.map(|layer| state.onto(layer)).transpose()?;
             let parts = state.parts(id)?;
-            parts.below = below.unwrap_or_default();
+            parts.kept.below = below.unwrap_or_default();
             parts.has_files = true;
         }
         progress.reached(Stage::FilesystemReady)?;
@@ -426,7 +458,7 @@ impl Backend for Fake {
         _spec: &Spec,
         progress: &Progress,
     ) -> Result<Alive, BackendError> {
-        self.host.state().calls.push((Call::Start, id));
+        self.host.state().calls.push(Call::Start);
         self.host.at(Call::Start, Moment::Before)?;
         {
             let mut state = self.host.state();
@@ -446,26 +478,26 @@ impl Backend for Fake {
     }
 
     fn adopt(&self, id: SandboxId) -> Result<Alive, BackendError> {
-        self.host.simple(Call::Adopt, id, |_| Ok(()))?;
+        self.host.simple(Call::Adopt, |_| Ok(()))?;
         self.alive(id)
     }
 
     fn freeze(&self, id: SandboxId) -> Result<(), BackendError> {
-        self.host.simple(Call::Freeze, id, |state| {
+        self.host.simple(Call::Freeze, |state| {
             state.group(id).ok_or(BackendError::NotFound { id })?.is_frozen = true;
             Ok(())
         })
     }
 
     fn thaw(&self, id: SandboxId) -> Result<(), BackendError> {
-        self.host.simple(Call::Thaw, id, |state| {
+        self.host.simple(Call::Thaw, |state| {
             state.group(id).ok_or(BackendError::NotFound { id })?.is_frozen = false;
             Ok(())
         })
     }
 
     fn stop(&self, id: SandboxId) -> Result<(), BackendError> {
-        self.host.simple(Call::Stop, id, |state| {
+        self.host.simple(Call::Stop, |state| {
             // Frozen processes do not hear it.
             let hears =
                 !state.ignores_stop && state.group(id).is_some_and(|group| !group.is_frozen);
@@ -477,7 +509,7 @@ impl Backend for Fake {
     }
 
     fn kill(&self, id: SandboxId) -> Result<(), BackendError> {
-        self.host.simple(Call::Kill, id, |state| {
+        self.host.simple(Call::Kill, |state| {
             if let Some(parts) = state.sandboxes.get_mut(&id) {
                 parts.group = None;
             }
@@ -486,7 +518,7 @@ impl Backend for Fake {
     }
 
     fn remove(&self, id: SandboxId) -> Result<(), BackendError> {
-        self.host.state().calls.push((Call::Remove, id));
+        self.host.state().calls.push(Call::Remove);
         self.host.at(Call::Remove, Moment::Before)?;
         if let Some(parts) = self.host.state().sandboxes.get_mut(&id) {
             parts.group = None;
@@ -505,14 +537,17 @@ impl Backend for Fake {
         _progress: &Progress,
     ) -> Result<Taken, BackendError> {
         let mut way = SnapshotWay::Rename;
-        self.host.simple(Call::Snapshot, id, |state| {
+        self.host.simple(Call::Snapshot, |state| {
             let parts = state.parts(id)?;
-            let below = parts.below.clone();
+            let kept = parts.kept.clone();
             match processes {
-                Processes::None => parts.below.push(layer),
+                Processes::None => {
+                    parts.kept.below.push(layer);
+                    parts.kept.files.clear();
+                }
                 Processes::Running | Processes::Frozen => way = SnapshotWay::Copy,
             }
-            state.layers.insert(layer, below);
+            state.layers.insert(layer, kept);
             Ok(())
         })?;
         Ok(Taken { way, files: None, copied_bytes: 0 })
@@ -523,9 +558,9 @@ impl Backend for Fake {
     }
 
     fn restore(&self, id: SandboxId, layer: LayerId) -> Result<(), BackendError> {
-        self.host.simple(Call::Restore, id, |state| {
+        self.host.simple(Call::Restore, |state| {
             let below = state.onto(layer)?;
-            state.parts(id)?.below = below;
+            state.parts(id)?.kept = Kept { below, files: files::Files::new() };
             Ok(())
         })
     }
@@ -538,14 +573,38 @@ impl Backend for Fake {
     fn collect(&self, keep: &BTreeSet<LayerId>) -> Result<Vec<LayerId>, BackendError> {
         let mut state = self.host.state();
         let mut needed = keep.clone();
-        needed.extend(keep.iter().filter_map(|layer| state.layers.get(layer)).flatten());
-        needed.extend(state.sandboxes.values().flat_map(|parts| &parts.below));
+        needed.extend(
+            keep.iter().filter_map(|layer| state.layers.get(layer)).flat_map(|it| &it.below),
+        );
+        needed.extend(state.sandboxes.values().flat_map(|parts| &parts.kept.below));
         let gone = state.layers.keys().filter(|layer| !needed.contains(layer)).copied();
         let gone: Vec<LayerId> = gone.collect();
         state.layers.retain(|layer, _| needed.contains(layer));
         drop(state);
         self.host.changes.send_modify(|count| *count += 1);
         Ok(gone)
+    }
+
+    fn diff(
+        &self,
+        before: Option<LayerId>,
+        after: LayerId,
+        _image: &str,
+        most: usize,
+        progress: &Progress,
+    ) -> Result<Differences, BackendError> {
+        self.host.state().calls.push(Call::Diff);
+        self.host.at(Call::Diff, Moment::Before)?;
+        if progress.is_cancelled() {
+            self.host.state().given_up += 1;
+            self.host.changes.send_modify(|count| *count += 1);
+            return Err(BackendError::Cancelled);
+        }
+        let shown = |layer| self.host.state().shown(layer);
+        let before = before.map(shown).transpose()?.unwrap_or_default();
+        let found = files::differences(&before, &shown(after)?, most);
+        self.host.at(Call::Diff, Moment::After)?;
+        Ok(found)
     }
 
     fn measure(&self, id: SandboxId) -> Result<Measured, BackendError> {

@@ -17,7 +17,7 @@ use crate::usage::Measured;
 use atoll_api::id::{LayerId, SandboxId};
 use atoll_api::image::ImagePull;
 use atoll_api::sandbox::{Env, Limits, Tier};
-use atoll_api::snapshot::SnapshotWay;
+use atoll_api::snapshot::{DiffEntry, SnapshotWay, Uncompared};
 use atoll_store::secret::Value;
 use atoll_sys::capture::Listeners;
 use std::collections::BTreeSet;
@@ -138,6 +138,17 @@ pub struct Layer {
     pub is_whole: bool,
 }
 
+/// What differs between two layers, sorted by path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// What differs.
+    pub entries: Vec<DiffEntry>,
+    /// What could not be compared.
+    pub uncompared: Vec<Uncompared>,
+    /// There may be more.
+    pub is_cut: bool,
+}
+
 /// Why a backend could not do something.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
@@ -161,6 +172,9 @@ pub enum BackendError {
         /// Why.
         source: Arc<ImageError>,
     },
+    /// Two layers are above different images.
+    #[error("the layers are above different images")]
+    OtherImage,
     /// A disk has no room left.
     #[error("no space is left {step}")]
     DiskFull {
@@ -317,6 +331,22 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Some may be left that should have gone.
     fn collect(&self, keep: &BTreeSet<LayerId>) -> Result<Vec<LayerId>, BackendError>;
+
+    /// Tells what sandboxes that begin with the layer `after` see otherwise than those that begin
+    /// with `before`, or without that, than those that begin with the image alone, whose name is
+    /// `image`: at most `most` differences. It may come beside any other call, and may be given up by
+    /// `progress`.
+    ///
+    /// # Errors
+    /// Nothing is known of it then.
+    fn diff(
+        &self,
+        before: Option<LayerId>,
+        after: LayerId,
+        image: &str,
+        most: usize,
+        progress: &Progress,
+    ) -> Result<Differences, BackendError>;
 
     /// What its processes have used since they were started, also if they have ended since; what
     /// this host does not count is not there.

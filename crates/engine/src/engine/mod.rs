@@ -4,6 +4,7 @@
 //! takes nothing back, except that a creation nobody waits for is given up.
 
 mod create;
+mod diff;
 mod expose;
 mod snapshot;
 mod start;

@@ -47,6 +47,22 @@ pub enum SnapshotError {
         /// The snapshot.
         snapshot: SnapshotId,
     },
+    /// They are above different images, so that all would differ.
+    #[error("snapshot {id} is of another image than snapshot {with}")]
+    OtherImages {
+        /// One.
+        id: SnapshotId,
+        /// The other.
+        with: SnapshotId,
+    },
+    /// What a snapshot differs in could not be found out.
+    #[error("snapshot {id} could not be compared: {}", chain(source))]
+    Uncompared {
+        /// The snapshot.
+        id: SnapshotId,
+        /// What failed.
+        source: BackendError,
+    },
     /// There are as many as there may be.
     #[error("there are {SNAPSHOTS_MAX} snapshots, which is the most")]
     TooMany,
@@ -96,6 +112,13 @@ impl SnapshotError {
                 let mut answer = hopeless(ErrorCode::Conflict, self, next_step);
                 answer.details.sandbox_id = Some(*id);
                 answer
+            }
+            Self::OtherImages { .. } => {
+                let next_step = "compare it with one whose `image` is the same";
+                hopeless(ErrorCode::Conflict, self, next_step)
+            }
+            Self::Uncompared { source, .. } => {
+                ApiError { took_effect: TookEffect::No, ..of_backend(self, source) }
             }
             Self::TooMany => {
                 let mut answer = plain(ErrorCode::Capacity, self, "delete a snapshot first");

@@ -18,13 +18,16 @@ use atoll_api::snapshot::{ListSnapshots, Snapshot, SnapshotPage};
 use atoll_api::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tokio::sync::{Notify, RwLock};
+use tokio::sync::{Notify, RwLock, Semaphore};
 
 /// Most snapshots of a server.
 pub const SNAPSHOTS_MAX: usize = 100_000;
 
+/// Comparisons that are made at once: each may need some hundred MiB.
+const DIFFS_AT_ONCE: usize = 2;
+
 /// All snapshots.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Snapshots {
     kept: Mutex<BTreeMap<SnapshotId, Kept>>,
     /// Read by who makes a layer or begins with one, written by who removes those that nobody
@@ -32,12 +35,19 @@ pub(crate) struct Snapshots {
     pub(crate) layers: RwLock<()>,
     /// Something may not be needed any more.
     garbage: Notify,
+    /// Held by who compares two.
+    pub(crate) diffs: Semaphore,
 }
 
 impl Snapshots {
     pub(crate) fn new(kept: Vec<Kept>) -> Self {
         let kept = kept.into_iter().map(|kept| (kept.id, kept)).collect();
-        Self { kept: Mutex::new(kept), ..Self::default() }
+        Self {
+            kept: Mutex::new(kept),
+            layers: RwLock::default(),
+            garbage: Notify::default(),
+            diffs: Semaphore::new(DIFFS_AT_ONCE),
+        }
     }
 
     /// For a look or a change of the map, and never across a wait.

@@ -6,6 +6,7 @@
 mod alone;
 mod callers;
 mod container;
+mod diff;
 mod guest;
 mod images;
 mod life;

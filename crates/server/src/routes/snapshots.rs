@@ -12,8 +12,8 @@ use atoll_api::error::ErrorBody;
 use atoll_api::id::SnapshotId;
 use atoll_api::sandbox::{CreateSandbox, Sandbox};
 use atoll_api::snapshot::{
-    CreateSnapshot, Fork, ForkSandbox, ForkSnapshot, Forks, ListSnapshots, RestoreSandbox,
-    Snapshot, SnapshotPage,
+    CreateSnapshot, DiffSnapshots, Fork, ForkSandbox, ForkSnapshot, Forks, ListSnapshots,
+    RestoreSandbox, Snapshot, SnapshotDiff, SnapshotPage,
 };
 use atoll_engine::{Beside, FORKS_AT_ONCE};
 use axum::extract::{FromRequestParts, State};
@@ -29,6 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(get, delete))
+        .routes(routes!(diff))
         .routes(routes!(fork))
         .routes(routes!(create))
         .routes(routes!(fork_sandbox))
@@ -133,6 +134,44 @@ async fn get(
     Chosen(id): Chosen,
 ) -> Result<Json<Snapshot>, Failure> {
     Ok(Json(app.engine.get_snapshot(id)?))
+}
+
+/// Tell what differs between two snapshots
+///
+/// `before` is what the snapshot `with` has, `after` what this one has: files of the home and of the
+/// root file system, as sandboxes of them see them, with the first ones by path if there are too
+/// many. Without `with` it is compared with its `parent_id`; if it has none, with an empty home and
+/// the image alone, over which each sandbox has its own accounts and names in `/etc`.
+///
+/// Nothing is compared by its times. If the caller goes away, it is given up.
+#[utoipa::path(
+    get, path = "/v1/snapshots/{snapshot}/diff", operation_id = "diff_snapshots", tag = "snapshots",
+    params(
+        ("snapshot" = SnapshotId, Path, description = "Its id"),
+        ("with" = Option<SnapshotId>, Query, description = "The id of another one of the same image"),
+        (
+            "limit" = Option<u32>, Query, minimum = 1, maximum = 10000,
+            description = "At most this many entries, 10000 if absent",
+        ),
+    ),
+    responses(
+        (status = 200, body = SnapshotDiff, description = "What differs"),
+        (
+            status = "default", body = ErrorBody,
+            description = "One of both is not there, or they are of different images",
+        ),
+    ),
+    security(("key" = [])),
+)]
+async fn diff(
+    _: Runner,
+    State(app): State<Arc<App>>,
+    Chosen(id): Chosen,
+    mut query: Query,
+) -> Result<Json<SnapshotDiff>, Failure> {
+    let request = DiffSnapshots { with: query.one("with")?, limit: query.one("limit")? };
+    query.end()?;
+    Ok(Json(app.engine.diff_snapshots(id, request).await?))
 }
 
 /// Delete a snapshot

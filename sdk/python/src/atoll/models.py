@@ -16,6 +16,7 @@ StreamName = Literal["stdout", "stderr"]
 Scope = Literal["read", "run", "admin"]
 DenialProtocol = Literal["dns", "tcp", "tls", "http"]
 Visibility = Literal["private", "public"]
+Difference = Literal["added", "removed", "modified", "attributes", "type"]
 SnapshotWay = Literal["rename", "subvolume", "reflink", "copy"]
 Change = Literal["made", "modified", "written", "attributes", "removed"]
 
@@ -212,6 +213,45 @@ class SnapshotInfo:
     sandbox_name: str | None = None
     parent_id: str | None = None
     expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffSide:
+    """What there is at a path in one of two snapshots."""
+
+    kind: Literal["file", "directory", "link", "other"]
+    bytes: int
+    mode: str
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffEntry:
+    """A path that differs. `difference` is `added`, `removed`, `modified`, `attributes` (alone) or `type`."""
+
+    path: str
+    difference: Difference
+    before: DiffSide | None = None
+    after: DiffSide | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncompared:
+    """A path that could not be compared, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotDiff:
+    """What differs between two snapshots, sorted by path, and whether there may be more."""
+
+    snapshot_id: str
+    entries: tuple[DiffEntry, ...]
+    uncompared: tuple[Uncompared, ...]
+    is_cut: bool
+    with_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

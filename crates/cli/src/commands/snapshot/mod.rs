@@ -1,5 +1,6 @@
 //! `atoll snapshot`.
 
+mod diff;
 mod tree;
 
 use super::wanted::{label, ms};
@@ -32,6 +33,7 @@ enum Command {
     Create(Create),
     List(List),
     Show(Show),
+    Diff(diff::Args),
     Delete(Delete),
     Tree(tree::Args),
 }
@@ -114,6 +116,7 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
                 text.expect("an answer has string keys only") + "\n"
             })
         }
+        Command::Diff(args) => diff::run(&args),
         Command::Delete(args) => delete(&args),
         Command::Tree(args) => tree::run(&args),
     }

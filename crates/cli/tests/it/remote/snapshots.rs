@@ -38,6 +38,8 @@ fn a_story_is_told_from_its_first_snapshot_to_its_last() {
         assert_eq!(second[0]["parent_id"], first.as_str());
         let second = second[0]["id"].as_str().unwrap().to_owned();
 
+        differs(project, &first, &second);
+
         let forks =
             said(project, &["fork", &first, "--count", "2", "--name", "try", "--env", "B=own"]);
         assert_eq!(forks.lines().count(), 2, "{forks}");
@@ -103,6 +105,26 @@ fn a_story_is_told_from_its_first_snapshot_to_its_last() {
         assert_eq!(said(project, &["snapshot", "list", "-q"]), format!("{second}\n"));
         assert_eq!(sh(project, "try-2", "cat state"), "one\n");
     });
+}
+
+/// Of two snapshots, in the second of which a file has other words.
+fn differs(project: &Project, first: &str, second: &str) {
+    assert_eq!(said(project, &["snapshot", "diff", first]), "A /home/user/state\n");
+    let changed = "M /home/user/state\n";
+    assert_eq!(said(project, &["snapshot", "diff", second]), changed);
+    assert_eq!(said(project, &["snapshot", "diff", first, second]), changed);
+    assert_eq!(said(project, &["snapshot", "diff", second, second]), "");
+    let found = objects(project, &["snapshot", "diff", first, second, "--json"]);
+    assert_eq!((&found[0]["snapshot_id"], &found[0]["with_id"]), (&second.into(), &first.into()));
+    let entry = &found[0]["entries"][0];
+    assert_eq!((&entry["difference"], &entry["before"]["bytes"]), (&"modified".into(), &4.into()));
+    let gone = ask(project, &["snapshot", "diff", first, "snp_00000000000000000000"]);
+    assert_eq!(gone.code(), Some(1), "{}", gone.text());
+    assert!(gone.stderr().contains("(not_found)"), "{}", gone.text());
+    for wrong in [&["web"][..], &[first, "--limit", "0"]] {
+        let ran = ask(project, &[&["snapshot", "diff"], wrong].concat());
+        assert_eq!(ran.code(), Some(2), "{}", ran.text());
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use std::os::unix::fs::{
 use std::path::{Component, Path, PathBuf};
 
 /// Directories that something is mounted on at the start.
-const PLACES: [&str; 5] = ["dev", "proc", "run", "tmp", "home/user"];
+pub(super) const PLACES: [&str; 5] = ["dev", "proc", "run", "tmp", "home/user"];
 
 /// Longest file of an image's `/etc` that is read.
 const ETC_BYTES_MAX: u64 = 1 << 20;

@@ -18,18 +18,21 @@
 //! kills, counts and limits. Whatever else there is of a sandbox ends with its PID 1.
 //! All of it is found by the id alone, so a later server needs no record to clean up.
 
+mod diff;
 mod disk;
 mod host;
 mod identity;
 mod image;
 mod layers;
 mod order;
+mod reading;
 mod snapshot;
 mod top;
 mod trash;
 
 use super::{
-    Alive, Backend, BackendError, Capabilities, Found, Layer, Processes, Progress, Spec, Taken,
+    Alive, Backend, BackendError, Capabilities, Differences, Found, Layer, Processes, Progress,
+    Spec, Taken,
 };
 use crate::images::Images;
 use crate::usage::Measured;
@@ -42,6 +45,7 @@ use atoll_sys::capture::Listeners;
 use host::Places;
 use identity::Identities;
 use image::Base;
+use reading::Reading;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +81,7 @@ pub struct Container {
     /// Images of layers, where there are any.
     images: Option<Images>,
     trash: Trash,
+    reading: Reading,
     /// What is known of copies that are about to be layers, or to be brought to the disk.
     copies: Mutex<BTreeMap<LayerId, snapshot::Copied>>,
     /// What a sandbox keeps is a subvolume of btrfs.
@@ -115,6 +120,7 @@ impl Container {
             roots: None,
             images: None,
             trash,
+            reading: Reading::default(),
             copies: Mutex::default(),
             has_subvolumes,
             writable_root,
@@ -337,6 +343,17 @@ impl Backend for Container {
 
     fn collect(&self, keep: &BTreeSet<LayerId>) -> Result<Vec<LayerId>, BackendError> {
         self.collect_but(keep)
+    }
+
+    fn diff(
+        &self,
+        before: Option<LayerId>,
+        after: LayerId,
+        image: &str,
+        most: usize,
+        progress: &Progress,
+    ) -> Result<Differences, BackendError> {
+        self.compare_layers(before, after, image, most, progress)
     }
 
     fn measure(&self, id: SandboxId) -> Result<Measured, BackendError> {

@@ -258,7 +258,10 @@ impl Container {
         // Nobody makes a layer now, so what was begun is left of one that failed.
         self.clear_layers()?;
         self.copies().clear();
+        // Nobody begins to read one meanwhile.
+        let readers = self.reading.lock();
         let mut needed = keep.clone();
+        needed.extend(readers.keys());
         for layer in keep {
             // One that is kept and not there is nobody's ground.
             needed.extend(self.places.layer(*layer).below()?);
@@ -275,6 +278,7 @@ impl Container {
                 gone.push(id);
             }
         }
+        drop(readers);
         Ok(gone)
     }
 
@@ -295,7 +299,7 @@ impl Container {
         Ok(found)
     }
 
-    fn whole_layer(&self, layer: LayerId) -> Result<Top, BackendError> {
+    pub(super) fn whole_layer(&self, layer: LayerId) -> Result<Top, BackendError> {
         let top = self.places.layer(layer);
         if top.path().is_dir() && !top.below()?.contains(&layer) {
             return Ok(top);

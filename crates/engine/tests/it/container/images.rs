@@ -20,7 +20,7 @@ const PROGRAMS: [&str; 14] = [
 ];
 
 /// A root file system and an archive of it.
-fn image(machine: &Machine, more: impl Fn(&Path)) -> [PathBuf; 2] {
+pub(super) fn image(machine: &Machine, more: impl Fn(&Path)) -> [PathBuf; 2] {
     let (root, archive) = (machine.dir.path().join("rootfs"), machine.dir.path().join("image.tgz"));
     for name in ["etc", "opt", "usr/share/own", "var/lib"] {
         std::fs::create_dir_all(root.join(name)).unwrap();
@@ -49,12 +49,12 @@ fn pack(root: &Path, archive: &Path) {
     assert!(tar.status().unwrap().success());
 }
 
-fn request(name: &str, image: &Path) -> CreateSandbox {
+pub(super) fn request(name: &str, image: &Path) -> CreateSandbox {
     CreateSandbox { image: image.to_str().unwrap().to_owned(), ..named(name) }
 }
 
 /// Runs a line of shell as who may change the system: root, or the user where there is none.
-fn change(machine: &Machine, id: SandboxId, script: &str) -> String {
+pub(super) fn change(machine: &Machine, id: SandboxId, script: &str) -> String {
     let mut start = sh(script);
     start.command.user = if is_root() { User::Root } else { User::Workload };
     let ran = machine.guest(id).run(start);
@@ -62,7 +62,7 @@ fn change(machine: &Machine, id: SandboxId, script: &str) -> String {
 }
 
 /// Says that this host cannot do what is tested, if so.
-fn lacks_writable_root(machine: &Machine, name: &str) -> bool {
+pub(super) fn lacks_writable_root(machine: &Machine, name: &str) -> bool {
     let has = machine.backend().capabilities().writable_root;
     if !has {
         atoll_testkit::skip::skip(name, "no overlay in the directory for temporary files");

@@ -2,6 +2,7 @@
 //! runs once more in a process of that user's.
 
 mod capture;
+mod diff;
 mod images;
 mod inside;
 mod life;

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import errors
 from .._wire import body, decode, milliseconds, query, segment
-from ..models import ForksInfo, Lifecycle, Limits, SandboxInfo, Service, SnapshotInfo
+from ..models import ForksInfo, Lifecycle, Limits, SandboxInfo, Service, SnapshotDiff, SnapshotInfo
 from ..network import NetworkPolicy
 from .connection import Connection
 
@@ -108,6 +108,13 @@ class Snapshot:
             wait_seconds=LONG_SECONDS,
         )
         return Forks(self._connection, decode(ForksInfo, response.json()))
+
+    def diff(self, since: Snapshot | str | None = None, *, limit: int | None = None) -> SnapshotDiff:
+        """What it has otherwise than another snapshot of the same image, or than the one before it."""
+        fields = query(**{"with": id_of(since), "limit": limit})
+        path = f"/v1/snapshots/{segment(self.id)}/diff"
+        response = self._connection.request("GET", path, query=fields, wait_seconds=LONG_SECONDS)
+        return decode(SnapshotDiff, response.json())
 
     def delete(self) -> None:
         """Deletes it; sandboxes that were made of it stay as they are."""
