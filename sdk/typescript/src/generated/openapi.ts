@@ -750,6 +750,36 @@ export interface components {
             /** @description The text; what is not UTF-8 is replaced. */
             text: string;
         };
+        /** @description A path that differs. */
+        DiffEntry: {
+            /** @description What is there; absent if there is nothing. */
+            after?: components["schemas"]["DiffSide"];
+            /** @description What was there; absent if there was nothing. */
+            before?: components["schemas"]["DiffSide"];
+            /** @description How it differs. */
+            difference: components["schemas"]["Difference"];
+            /** @description Where it is in a sandbox, absolute. */
+            path: components["schemas"]["Octets"];
+        };
+        /** @description What there is at a path. */
+        DiffSide: {
+            /**
+             * Format: int64
+             * @description Its length in bytes; 0 of what is no file.
+             */
+            bytes: number;
+            /** @description What it is. */
+            kind: components["schemas"]["FileKind"];
+            /** @description Its permissions. */
+            mode: components["schemas"]["Mode"];
+            /** @description Where a link leads. */
+            target?: components["schemas"]["Octets"];
+        };
+        /**
+         * @description How a path differs.
+         * @enum {string}
+         */
+        Difference: "added" | "removed" | "modified" | "attributes" | "type";
         /** @description Files of a sandbox. */
         DiskUsage: {
             /**
@@ -2177,6 +2207,19 @@ export interface components {
             /** @description How its files came to be. */
             way: components["schemas"]["SnapshotWay"];
         };
+        /** @description What a snapshot has that is otherwise in another one. */
+        SnapshotDiff: {
+            /** @description At most as many as were asked for: the first ones by path, a directory before what is in it. */
+            entries: components["schemas"]["DiffEntry"][];
+            /** @description There may be more of either. */
+            isCut: boolean;
+            /** @description The later one, as it were: what `after` is about. */
+            snapshotId: components["schemas"]["SnapshotId"];
+            /** @description What could not be compared; at most as many. */
+            uncompared: components["schemas"]["Uncompared"][];
+            /** @description What `before` is about; absent where that is the image alone, and an empty home. */
+            withId?: components["schemas"]["SnapshotId"];
+        };
         /**
          * @description Names one snapshot for good.
          * @example snp_0001020304050607abff
@@ -2340,6 +2383,13 @@ export interface components {
          * @enum {string}
          */
         TookEffect: "yes" | "no" | "unknown";
+        /** @description A path that could not be compared, with all that is below it. */
+        Uncompared: {
+            /** @description Where it is in a sandbox, absolute. */
+            path: components["schemas"]["Octets"];
+            /** @description Why, as in "cannot be read". */
+            reason: string;
+        };
         /** @description An archive that was unpacked. */
         Unpacked: {
             /**
