@@ -1,18 +1,20 @@
 //! `cargo xtask bench`: measures what the budgets of the design are about.
 //!
 //! Machines differ, so a budget is a ratio between two contestants that were
-//! measured in the same run. An area (`run`, `server`, `gateway`, later the state) says which contestants and budgets there are; measuring, judging and
-//! printing know nothing of areas.
+//! measured in the same run. An area (`run`, `server`, `gateway`, `state`) says which contestants and budgets there
+//! are; measuring, judging and printing know nothing of areas.
 
 mod area_gateway;
 mod area_run;
 mod area_server;
+mod area_state;
 mod budget;
 mod build;
 mod group;
 mod kernel_memory;
 mod measure;
 mod peers;
+mod process_memory;
 mod report;
 mod resident;
 mod scratch;
@@ -44,6 +46,8 @@ enum Area {
     Server(Options),
     /// What goes through the gateway of `atoll run --net rules`, and what that costs
     Gateway(Options),
+    /// What sandboxes keep: snapshots, sandboxes of them, deleting; as root
+    State(Options),
 }
 
 #[derive(Debug, clap::Args)]
@@ -74,6 +78,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         Area::Gateway(options) => {
             measure_groups(options, &area_gateway::GROUPS, area_gateway::Scene::new)
+        }
+        Area::State(options) => {
+            measure_groups(options, &area_state::GROUPS, area_state::Scene::new)
         }
     }
 }
@@ -162,9 +169,10 @@ pub(crate) fn smoke() -> Result<()> {
     let results = measure::interleaved(&suite.contestants, 1)?;
     let mut budgets: Vec<Budget> = suite.rules.iter().map(|rule| rule.judge(&results, 1)).collect();
     let scene = area_server::Scene::new(&programs, scratch.path())?;
-    for group in &area_server::GROUPS {
-        let (results, rules) = group.results(&scene, 1);
-        budgets.extend(rules.iter().map(|rule| rule.judge(&results, 1)));
+    budgets.extend(judged_once(&area_server::GROUPS, &scene));
+    if rustix::process::geteuid().is_root() {
+        let scene = area_state::Scene::new(&programs, scratch.path())?;
+        budgets.extend(judged_once(&area_state::GROUPS, &scene));
     }
     let mut failed = Vec::new();
     for budget in &budgets {
@@ -177,6 +185,14 @@ pub(crate) fn smoke() -> Result<()> {
         bail!("cannot be measured: {}", failed.join("; "));
     }
     Ok(())
+}
+
+fn judged_once<S>(groups: &[Group<S>], scene: &S) -> Vec<Budget> {
+    let judged = groups.iter().flat_map(|group| {
+        let (results, rules) = group.results(scene, 1);
+        rules.into_iter().map(move |rule| rule.judge(&results, 1))
+    });
+    judged.collect()
 }
 
 #[cfg(test)]

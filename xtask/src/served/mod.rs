@@ -7,7 +7,7 @@ pub(crate) use http::{Address, Answer, Client};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::event::Timespec;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt as _;
@@ -65,10 +65,6 @@ impl Served {
         Ok(())
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// What it has logged.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
@@ -113,6 +109,15 @@ impl Served {
         }
         self.wait_for_so_few(0)
     }
+}
+
+/// A sandbox of the default image, as it was told of.
+pub(crate) fn create(client: &mut Client) -> Result<Value> {
+    client.ask("POST", "/v1/sandboxes", Some(&json!({})))
+}
+
+pub(crate) fn delete(client: &mut Client, sandbox: &Value) -> Result<()> {
+    client.ask("DELETE", &path(sandbox, ""), None).map(drop)
 }
 
 /// The path of a sandbox in the API, as it was told of it, with this behind it.

@@ -1,10 +1,10 @@
 //! A sandbox from the request to the first instruction of a command, and commands in one
 //! that runs.
 
-use super::{Collected, Group, Results, Scene, TRUE, compare, create, delete, rounds};
+use super::{Collected, Group, Results, Scene, TRUE, compare, rounds};
 use crate::bench::measure::Measured;
 use crate::bench::peers::Crun;
-use crate::served::{Client, path};
+use crate::served::{Client, create, delete, path};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;

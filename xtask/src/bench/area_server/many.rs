@@ -1,14 +1,14 @@
 //! Many sandboxes: how fast they come, and what each takes while it idles.
 
-use super::{Collected, Group, Results, Scene, TRUE, compare, create, delete, rounds};
+use super::{Collected, Group, Results, Scene, TRUE, compare, rounds};
 use crate::bench::area_run::bubblewrap;
 use crate::bench::budget::{Memory, Rule, Source};
 use crate::bench::kernel_memory::KernelMemory;
 use crate::bench::peers::Bubble;
+use crate::bench::process_memory;
 use crate::bench::resident::Resident;
-use crate::descendants::descendants;
-use crate::served::{Answer, Client, Served, path};
-use anyhow::{Context as _, Result, ensure};
+use crate::served::{Answer, Client, Served, create, delete, path};
+use anyhow::Result;
 use serde_json::{Value, json};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -125,11 +125,11 @@ fn idle(scene: &Scene) -> Result<(f64, Memory)> {
     let mut client = served.client()?;
     // What the first ones bring about stays.
     let warm: Vec<Value> = (0..3).map(|_| create(&mut client)).collect::<Result<_>>()?;
-    let before = (processes(served.pid())?, kernel.kib()?);
+    let before = (process_memory::kib()?, kernel.kib()?);
     for _ in 0..IDLE {
         create(&mut client)?;
     }
-    let after = (processes(served.pid())?, kernel.kib()?);
+    let after = (process_memory::kib()?, kernel.kib()?);
     drop((warm, client, served));
     let (process, ours_kib) = (each(before.0, after.0), each(before.1, after.1));
 
@@ -151,19 +151,4 @@ fn each(before: u64, after: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "far fewer KiB than 2^52")]
     let more = after.saturating_sub(before) as f64;
     more / f64::from(IDLE)
-}
-
-/// Memory of the server, the spawner and all guests, with the share of each in what they
-/// have in common, in KiB: proc_pid_smaps_rollup(5).
-fn processes(server: u32) -> Result<u64> {
-    let mut sum = 0;
-    for process in descendants(std::process::id())? {
-        let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", process.pid));
-        let Ok(text) = text else { continue };
-        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        sum += kib.with_context(|| format!("no memory of {}", process.pid))?;
-    }
-    ensure!(sum > 0, "no memory of process {server}");
-    Ok(sum)
 }

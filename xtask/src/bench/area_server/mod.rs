@@ -15,9 +15,8 @@ use super::build::Programs;
 use super::group::{Collected, Results, compare, rounds};
 use super::peers::Crun;
 use super::resident::Resident;
-use crate::served::{Client, Served, path};
+use crate::served::Served;
 use anyhow::{Context as _, Result};
-use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -69,12 +68,4 @@ impl Scene {
         fs::create_dir(&folder)?;
         Crun::start(&folder)
     }
-}
-
-fn create(client: &mut Client) -> Result<Value> {
-    client.ask("POST", "/v1/sandboxes", Some(&json!({})))
-}
-
-fn delete(client: &mut Client, sandbox: &Value) -> Result<()> {
-    client.ask("DELETE", &path(sandbox, ""), None).map(drop)
 }

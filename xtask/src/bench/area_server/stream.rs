@@ -1,7 +1,7 @@
 //! What a command prints, read by a client as fast as it comes.
 
-use super::{Collected, Group, Results, Scene, compare, create, delete, rounds};
-use crate::served::{Address, Client, path};
+use super::{Collected, Group, Results, Scene, compare, rounds};
+use crate::served::{Address, Client, create, delete, path};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::io::Read as _;
