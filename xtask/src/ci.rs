@@ -123,7 +123,8 @@ impl Step {
             Self::Sdk => sdk::run(),
             Self::Escapes => escapes::check(),
             Self::Soak => {
-                soak::run(&soak::Args { runs: 10_000, execs: 2_000, cycles: 100, inside: None })
+                let (runs, execs, cycles, cuts) = (10_000, 2_000, 100, 30);
+                soak::run(&soak::Args { runs, execs, cycles, cuts, seed: None, inside: None })
             }
             Self::Skips => skips::run(),
             Self::Doctests => cargo(&["test", "--workspace", "--doc"]),

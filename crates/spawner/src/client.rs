@@ -10,17 +10,29 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
 use rustix::process::{Pid, PidfdFlags};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The resident process, which ends with this.
+/// The resident process, which ends with this. One that dies, say for want of memory, is
+/// followed by another with the next order; what it has made goes on.
 #[derive(Debug)]
 pub struct Spawner {
-    orders: Option<OwnedFd>,
-    child: Child,
+    resident: Mutex<Resident>,
+    starts: AtomicU64,
+}
+
+/// The resident process of now, and what starts one.
+#[derive(Debug)]
+struct Resident {
+    program: Command,
+    held: Option<OwnedFd>,
+    /// None while there is none.
+    alive: Option<(OwnedFd, Child)>,
 }
 
 /// Why there is no guest, as far as is known.
@@ -63,19 +75,43 @@ impl Spawner {
     /// # Errors
     ///
     /// The program could not be run.
-    pub fn start(mut program: Command, held: Option<OwnedFd>) -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC;
-        let (ours, theirs) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let held = held.map_or_else(Stdio::null, Stdio::from);
-        let child = program.stdin(theirs).stdout(held).spawn()?;
-        Ok(Self { orders: Some(ours), child })
+    pub fn start(program: Command, held: Option<OwnedFd>) -> io::Result<Self> {
+        let mut resident = Resident { program, held, alive: None };
+        resident.start()?;
+        Ok(Self { resident: Mutex::new(resident), starts: AtomicU64::new(1) })
     }
 
-    /// The resident process.
+    /// The resident process; None if the last one has ended, and no order came since.
     #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.child.id()
+    pub fn pid(&self) -> Option<u32> {
+        self.lock().alive.as_ref().map(|(_, child)| child.id())
+    }
+
+    /// How many resident processes there have been: more than one if one has died.
+    #[must_use]
+    pub fn starts(&self) -> u64 {
+        self.starts.load(Ordering::Relaxed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Resident> {
+        // Whatever panicked: a process is asked whether it is alive before it is told anything.
+        self.resident.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends to the resident process, which is another one if that has died. An order that
+    /// was sent is never sent again: it may have been carried out.
+    fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut resident = self.lock();
+        if resident.is_alive() {
+            let sent = resident.send(bytes, fds);
+            // Nobody has taken an order if it died since.
+            if !sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+                return sent;
+            }
+        }
+        resident.start()?;
+        self.starts.fetch_add(1, Ordering::Relaxed);
+        resident.send(bytes, fds)
     }
 
     /// Has a guest started and waits for it to listen.
@@ -92,7 +128,7 @@ impl Spawner {
     ///
     /// # Errors
     ///
-    /// [`SpawnError::Ask`], or [`SpawnError::Lost`] where the process has ended.
+    /// [`SpawnError::Ask`].
     pub fn begin(&self, order: &Order) -> Result<Spawning, SpawnError> {
         let ask = |error: Errno| SpawnError::Ask(error.into());
         let bytes = serde_json::to_vec(order).map_err(|error| SpawnError::Ask(error.into()))?;
@@ -107,11 +143,10 @@ impl Spawner {
             None,
         )
         .map_err(ask)?;
-        let orders = self.orders.as_ref().ok_or(SpawnError::Lost)?;
         let beside = order.beside().map_err(SpawnError::Ask)?;
         let fds: Vec<_> = [Some(&theirs), beside.as_ref()].into_iter().flatten().collect();
         let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-        atoll_sys::scm::send_all(orders.as_fd(), &bytes, &fds).map_err(SpawnError::Ask)?;
+        self.send(&bytes, &fds).map_err(SpawnError::Ask)?;
         Ok(Spawning { answer: ours })
     }
 }
@@ -142,11 +177,43 @@ impl Spawning {
     }
 }
 
-impl Drop for Spawner {
+impl Resident {
+    fn is_alive(&mut self) -> bool {
+        self.alive.as_mut().is_some_and(|(_, child)| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Starts one, in the place of one that there was.
+    fn start(&mut self) -> io::Result<()> {
+        self.end();
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let held = self.held.as_ref().map(OwnedFd::try_clone).transpose()?;
+        let held = held.map_or_else(Stdio::null, Stdio::from);
+        let child = self.program.stdin(theirs).stdout(held).spawn();
+        // The command would keep their end open here, so that it never seemed to be shut.
+        self.program.stdin(Stdio::null()).stdout(Stdio::null());
+        self.alive = Some((ours, child?));
+        Ok(())
+    }
+
+    fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let (orders, _) = self.alive.as_ref().ok_or(io::ErrorKind::BrokenPipe)?;
+        atoll_sys::scm::send_all(orders.as_fd(), bytes, fds)
+    }
+
+    /// It returns when its orders end; guests stay.
+    fn end(&mut self) {
+        if let Some((orders, mut child)) = self.alive.take() {
+            drop(orders);
+            child.wait().ok();
+        }
+    }
+}
+
+impl Drop for Resident {
     fn drop(&mut self) {
-        // It returns when its orders end; guests stay.
-        drop(self.orders.take());
-        self.child.wait().ok();
+        self.end();
     }
 }
 

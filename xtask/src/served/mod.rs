@@ -4,6 +4,7 @@ mod http;
 
 pub(crate) use http::{Address, Answer, Client};
 
+use crate::descendants::descendants;
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::event::Timespec;
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,7 +26,9 @@ const GONE_WITHIN: Duration = Duration::from_secs(60);
 /// are deleted before.
 pub(crate) struct Served {
     child: Child,
+    program: PathBuf,
     folder: PathBuf,
+    user: Option<u32>,
     tcp: SocketAddr,
 }
 
@@ -34,21 +37,31 @@ impl Served {
     pub(crate) fn start(program: &Path, folder: &Path, user: Option<u32>) -> Result<Self> {
         // Nobody else takes a port that was just given back.
         let tcp = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let log = folder.join("log");
-        let mut command = Command::new(program);
-        command.arg("serve").arg("--state").arg(folder.join("state"));
-        command.arg("--socket").arg(folder.join("socket"));
-        command.arg("--listen").arg(tcp.to_string()).args(["--log-level", "warn"]);
-        command.env_clear().env("HOME", folder).env("PATH", "/usr/local/bin:/usr/bin:/bin");
-        command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(File::create(&log)?);
-        if let Some(uid) = user {
-            command.uid(uid).gid(uid);
-        }
-        let child = command.spawn().context("cannot start a server")?;
-        let mut served = Self { child, folder: folder.to_owned(), tcp };
+        let (program, folder) = (program.to_owned(), folder.to_owned());
+        let child = begin(&program, &folder, user, tcp)?;
+        let mut served = Self { child, program, folder, user, tcp };
         served.wait()?;
         Ok(served)
+    }
+
+    /// Kills it in the midst of whatever it does, and starts it again on what is there then.
+    pub(crate) fn cut(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        self.child = begin(&self.program, &self.folder, self.user, self.tcp)?;
+        self.wait()
+    }
+
+    /// Kills the processes that make sandboxes for it.
+    pub(crate) fn cut_makers(&self) -> Result<()> {
+        for process in descendants(self.child.id())? {
+            if process.name == "exe" || process.name == "atoll-maker" {
+                let pid = Pid::from_raw(process.pid.cast_signed()).context("it has a number")?;
+                // It may have ended meanwhile.
+                kill_process(pid, Signal::KILL).ok();
+            }
+        }
+        Ok(())
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -118,6 +131,20 @@ pub(crate) fn create(client: &mut Client) -> Result<Value> {
 
 pub(crate) fn delete(client: &mut Client, sandbox: &Value) -> Result<()> {
     client.ask("DELETE", &path(sandbox, ""), None).map(drop)
+}
+
+fn begin(program: &Path, folder: &Path, user: Option<u32>, tcp: SocketAddr) -> Result<Child> {
+    let mut command = Command::new(program);
+    command.arg("serve").arg("--state").arg(folder.join("state"));
+    command.arg("--socket").arg(folder.join("socket"));
+    command.arg("--listen").arg(tcp.to_string()).args(["--log-level", "warn"]);
+    command.env_clear().env("HOME", folder).env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(File::options().create(true).append(true).open(folder.join("log"))?);
+    if let Some(uid) = user {
+        command.uid(uid).gid(uid);
+    }
+    command.spawn().context("cannot start a server")
 }
 
 /// The path of a sandbox in the API, as it was told of it, with this behind it.

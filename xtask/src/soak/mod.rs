@@ -1,10 +1,11 @@
 //! `cargo xtask soak`: many runs in a row leave nothing behind, nor does a server that
-//! lives for long.
+//! lives for long, nor one that is killed again and again, which loses nothing either.
 //!
 //! The runs happen in a pen of their own, so that whatever else goes on on the machine
 //! is not taken for theirs.
 
 mod census;
+mod cuts;
 mod kinds;
 mod pen;
 mod server;
@@ -18,7 +19,7 @@ use pen::Pen;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Run a command in a sandbox many times and look for what is left
@@ -33,6 +34,12 @@ pub(crate) struct Args {
     /// How many sandboxes each server makes and deletes
     #[arg(long, default_value_t = 100)]
     pub(crate) cycles: u32,
+    /// How often a server is killed in the midst of what it does
+    #[arg(long, default_value_t = 200)]
+    pub(crate) cuts: u32,
+    /// Which random choices are made between these; others each time where none is given
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) inside: Option<Inside>,
 }
@@ -68,8 +75,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let mut words =
             ["soak", "--runs", &runs, "--pen", name.get_name()].map(OsString::from).to_vec();
         words.extend([OsString::from("--program"), program.clone().into()]);
-        for (flag, count) in [("--execs", args.execs), ("--cycles", args.cycles)] {
+        let counts = [("--execs", args.execs), ("--cycles", args.cycles), ("--cuts", args.cuts)];
+        for (flag, count) in counts {
             words.extend([flag.into(), OsString::from(count.to_string())]);
+        }
+        if let Some(seed) = args.seed {
+            words.extend(["--seed".into(), OsString::from(seed.to_string())]);
         }
         if let Some(uid) = user {
             words.extend(["--user".into(), OsString::from(uid.to_string())]);
@@ -118,6 +129,16 @@ fn inside(told: &Inside, args: &Args) -> Result<()> {
             println!("{} execs and {} cycles {who} {told}", args.execs, args.cycles);
         })?;
     }
+    if args.cuts > 0 {
+        let folder = scratch.own("cut", *user)?;
+        places.history = ["records.sqlite", "audit/audit-", "../log"]
+            .map(|name| folder.join("state").join(name))
+            .into();
+        let seed = args.seed.map_or_else(cuts::any_seed, Ok)?;
+        cut_often(args.cuts, seed, &scratch.program, &folder, *user, &places)
+            .map(|told| println!("{} cuts {who} {told}", args.cuts))
+            .with_context(|| format!("--seed {seed}"))?;
+    }
     Ok(())
 }
 
@@ -165,6 +186,30 @@ fn serve_long(args: &Args, served: &Served, places: &Places) -> Result<String> {
     census::reap();
     before.compare(places, SETTLE).with_context(|| served.log())?;
     Ok(format!("in {took:.0?} left nothing beside {before}"))
+}
+
+/// What is left is counted while no server runs: a later one is another process.
+fn cut_often(
+    count: u32,
+    seed: u64,
+    program: &Path,
+    folder: &Path,
+    user: Option<u32>,
+    places: &Places,
+) -> Result<String> {
+    let serve = |count: u32| -> Result<String> {
+        let mut served = Served::start(program, folder, user)?;
+        let told = cuts::cuts(&mut served, count, seed).with_context(|| served.log())?;
+        served.wait_for_so_few(0)?;
+        drop(served);
+        census::reap();
+        Ok(told)
+    };
+    serve(0)?;
+    let before = Census::take(places)?;
+    let told = serve(count)?;
+    before.compare(places, SETTLE)?;
+    Ok(format!("{told}, and left nothing beside {before}"))
 }
 
 /// A project and a home.

@@ -5,6 +5,7 @@ use atoll_protocol::request::{Reply, Request};
 use atoll_spawner::client::find;
 use atoll_testkit::guest::sh;
 use atoll_testkit::process::{left, marker, wait_until};
+use rustix::process::{Pid, Signal};
 
 #[test]
 fn a_sandbox_outlives_the_resident_process_and_is_found_again() {
@@ -73,7 +74,7 @@ fn a_sandbox_that_is_stopped_ends_its_process() {
 #[test]
 fn makers_are_collected() {
     each(|host| {
-        let pid = host.spawner.pid();
+        let pid = host.spawner.pid().unwrap();
         let descriptors = || std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
         host.spawn(&host.order("first")).sh("true");
         let children =
@@ -98,7 +99,7 @@ fn a_guest_that_no_server_knows_of_ends() {
         drop(host.spawner.begin(&order).unwrap());
         // Orders are taken one after the other.
         host.spawn(&host.order("other"));
-        let pid = host.spawner.pid();
+        let pid = host.spawner.pid().unwrap();
         let children =
             || std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         // One waits for the next order.
@@ -107,5 +108,27 @@ fn a_guest_that_no_server_knows_of_ends() {
         assert!(find(order.socket.as_path()).unwrap().is_none());
         // The control: one that waits has it.
         assert_eq!(host.spawn(&order).sh("echo ok"), "ok\n");
+    });
+}
+
+#[test]
+fn a_resident_process_that_is_killed_is_followed_by_another() {
+    each(|host| {
+        let before = host.spawn(&host.order("before"));
+        for round in 1..=3 {
+            let pid = host.spawner.pid().unwrap();
+            let process = Pid::from_raw(pid.cast_signed()).unwrap();
+            rustix::process::kill_process(process, Signal::KILL).unwrap();
+            wait_until("it is dead", || {
+                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+                stat.contains(") Z ")
+            });
+            let spawned = host.spawn(&host.order(&format!("after-{round}")));
+            assert_eq!(spawned.sh("echo ok"), "ok\n");
+            assert_ne!(host.spawner.pid(), Some(pid));
+            assert_eq!(host.spawner.starts(), 1 + round);
+        }
+        // What the first one made goes on, and nothing of the others is left beside them.
+        assert_eq!(before.sh("echo ok"), "ok\n");
     });
 }

@@ -232,7 +232,12 @@ impl Backend for Container {
         order.group = joined.map(order::octets).transpose()?;
         // Until it is known, there is no network of that cookie.
         self.places.note_network(id, order.capture.as_ref().map(|_| 0))?;
-        let spawned = self.spawner.spawn(&order).map_err(host::unspawned)?;
+        let starts = self.spawner.starts();
+        let spawned = self.spawner.spawn(&order).map_err(host::unspawned);
+        if self.spawner.starts() != starts {
+            tracing::warn!("the process that makes sandboxes had ended; another one was started");
+        }
+        let spawned = spawned?;
         if spawned.network.is_some() {
             self.places.note_network(id, spawned.network)?;
         }
