@@ -7,7 +7,7 @@ use super::{
 };
 use crate::served::{Client, create, delete, path};
 use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::time::Duration;
 
 pub(super) const GROUP: Group = Group {
