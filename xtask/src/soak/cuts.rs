@@ -75,6 +75,8 @@ impl Random {
 struct Known {
     /// The sandbox whose state is at stake.
     main: Value,
+    /// A snapshot of it can be taken while it runs.
+    can_pause: bool,
     /// What its number may be; more than one if nobody was told how a change ended.
     numbers: BTreeSet<u64>,
     /// Snapshots, by id, with what their number may be.
@@ -102,8 +104,14 @@ pub(super) fn cuts(served: &mut Served, count: u32, seed: u64) -> Result<String>
     let mut client = served.client()?;
     let main = client.ask("POST", "/v1/sandboxes", Some(&json!({ "name": "main" })))?;
     shell(&mut client, &main, FILL)?;
+    // What the first one brings about stays.
+    let capabilities = client.ask("GET", "/v1/capabilities", None)?;
+    let can_pause = capabilities["flags"]["pause"] == true;
+    let first = take_snapshot(&mut client, &main, can_pause)?;
+    delete_snapshot(&mut client, first["id"].as_str().context("it has an id")?)?;
     let (numbers, snapshots) = (BTreeSet::from([0]), BTreeMap::new());
-    let mut known = Known { main, numbers, snapshots, late: None, gone: None, next: 1 };
+    let (late, gone, next) = (None, None, 1);
+    let mut known = Known { main, can_pause, numbers, snapshots, late, gone, next };
     let mut windows: BTreeMap<Act, Duration> = BTreeMap::new();
     let (mut answered, mut unanswered) = (0, 0);
     for number in 0..count {
@@ -130,7 +138,7 @@ pub(super) fn cuts(served: &mut Served, count: u32, seed: u64) -> Result<String>
     let mut client = served.client()?;
     delete(&mut client, &known.main)?;
     for id in known.snapshots.keys() {
-        client.ask("DELETE", &format!("/v1/snapshots/{id}"), None)?;
+        delete_snapshot(&mut client, id)?;
     }
     let took = begin.elapsed();
     Ok(format!("in {took:.0?}, after {answered} answers and before {unanswered}, lost nothing"))
@@ -166,7 +174,7 @@ impl Known {
         let ids: Vec<&String> = self.snapshots.keys().collect();
         let act = match random.of(&ACTS) {
             Act::Fork | Act::Restore | Act::DeleteSnapshot if ids.is_empty() => Act::Snapshot,
-            Act::Snapshot if ids.len() >= SNAPSHOTS_MAX => Act::DeleteSnapshot,
+            Act::Snapshot | Act::Stop if ids.len() >= SNAPSHOTS_MAX => Act::DeleteSnapshot,
             act => *act,
         };
         let of_snapshot = matches!(act, Act::Fork | Act::Restore | Act::DeleteSnapshot);
@@ -186,7 +194,7 @@ impl Known {
                 let script = format!("echo {number} > number.new && mv number.new number");
                 shell(&mut client, &self.main, &script).map(Value::from)
             }
-            Act::Snapshot => client.ask("POST", &of_main("/snapshots"), Some(&json!({}))),
+            Act::Snapshot => take_snapshot(&mut client, &self.main, self.can_pause),
             Act::Fork => {
                 let two = json!({ "count": 2 });
                 client.ask("POST", &format!("/v1/snapshots/{snapshot}/fork"), Some(&two))
@@ -194,11 +202,7 @@ impl Known {
             Act::Restore => {
                 client.ask("POST", &of_main("/restore"), Some(&json!({ "snapshot": snapshot })))
             }
-            Act::Stop => {
-                client.ask("POST", &of_main("/kill"), None)?;
-                client.ask("POST", &of_main("/snapshots"), Some(&json!({})))?;
-                client.ask("POST", &of_main("/resume"), None)
-            }
+            Act::Stop => take_snapshot(&mut client, &self.main, false),
             Act::DeleteSnapshot => client.ask("DELETE", &format!("/v1/snapshots/{snapshot}"), None),
             Act::Cycle => {
                 let made = client.ask("POST", "/v1/sandboxes", Some(&json!({})))?;
@@ -215,7 +219,7 @@ impl Known {
             (Act::Write, None) => self.late = Some(attempt.number),
             (Act::Restore, Some(_)) => self.numbers = self.snapshots[&snapshot].clone(),
             (Act::Restore, None) => self.numbers.extend(self.snapshots[&snapshot].clone()),
-            (Act::Snapshot, Some(told)) => {
+            (Act::Snapshot | Act::Stop, Some(told)) => {
                 let id = told["id"].as_str().unwrap_or_default().to_owned();
                 self.snapshots.insert(id, self.numbers.clone());
             }
@@ -276,7 +280,7 @@ impl Known {
         }
         while self.snapshots.len() > SNAPSHOTS_MAX {
             let Some((id, _)) = self.snapshots.pop_first() else { break };
-            client.ask("DELETE", &format!("/v1/snapshots/{id}"), None)?;
+            delete_snapshot(client, &id)?;
         }
         Ok(())
     }
@@ -302,6 +306,21 @@ impl Known {
 /// The number in a sandbox whose other files are what they were.
 fn look(client: &mut Client, sandbox: &Value) -> Result<u64> {
     shell(client, sandbox, LOOK)?.trim().parse().context("it has a number")
+}
+
+/// Of one that runs, or of one that is stopped for it.
+fn take_snapshot(client: &mut Client, sandbox: &Value, while_it_runs: bool) -> Result<Value> {
+    if while_it_runs {
+        return client.ask("POST", &path(sandbox, "/snapshots"), Some(&json!({})));
+    }
+    client.ask("POST", &path(sandbox, "/kill"), None)?;
+    let taken = client.ask("POST", &path(sandbox, "/snapshots"), Some(&json!({})))?;
+    client.ask("POST", &path(sandbox, "/resume"), None)?;
+    Ok(taken)
+}
+
+fn delete_snapshot(client: &mut Client, id: &str) -> Result<()> {
+    client.ask("DELETE", &format!("/v1/snapshots/{id}"), None).map(drop)
 }
 
 /// What a script prints that succeeds.
