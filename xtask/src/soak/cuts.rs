@@ -117,7 +117,8 @@ pub(super) fn cuts(served: &mut Served, count: u32, seed: u64) -> Result<String>
     for number in 0..count {
         let attempt = known.attempt(&mut random);
         let window = windows.entry(attempt.act).or_insert(FIRST_WINDOW);
-        let moment = Duration::from_micros(random.below(window.as_micros() as u64 * 3 / 2));
+        let window_us = u64::try_from(window.as_micros())?;
+        let moment = Duration::from_micros(random.below(window_us * 3 / 2));
         let are_makers_cut = random.below(4) == 0;
         let answer = cut_off(served, &known, &attempt, moment, are_makers_cut)?;
         match &answer {

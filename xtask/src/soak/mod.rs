@@ -131,8 +131,8 @@ fn inside(told: &Inside, args: &Args) -> Result<()> {
     }
     if args.cuts > 0 {
         let folder = scratch.own("cut", *user)?;
-        places.history = ["records.sqlite", "audit/audit-", "../log"]
-            .map(|name| folder.join("state").join(name))
+        places.history = ["state/records.sqlite", "state/audit/audit-", "log"]
+            .map(|name| folder.join(name))
             .into();
         let seed = args.seed.map_or_else(cuts::any_seed, Ok)?;
         cut_often(args.cuts, seed, &scratch.program, &folder, *user, &places)
