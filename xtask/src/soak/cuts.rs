@@ -5,7 +5,7 @@
 //! What may be there is known from what was asked and answered; after each cut, all of it is
 //! looked at.
 
-use crate::served::{Address, Client, Served, delete, path};
+use crate::served::{Address, Client, Served, delete, path, pause};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::event::Timespec;
 use serde_json::{Value, json};
@@ -16,6 +16,9 @@ use std::time::{Duration, Instant};
 
 /// Snapshots beyond these are deleted, so that each cut is looked at in a moment.
 const SNAPSHOTS_MAX: usize = 4;
+
+/// How long what an earlier server had begun may take to end.
+const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 
 /// As long as anything takes here, to begin with.
 const FIRST_WINDOW: Duration = Duration::from_millis(40);
@@ -242,18 +245,31 @@ impl Known {
     }
 
     fn check_main(&mut self, client: &mut Client) -> Result<()> {
-        let main = client.ask("GET", &path(&self.main, ""), None)?;
-        match main["state"].as_str() {
-            Some("running") => {}
-            Some("stopped" | "paused") => {
-                drop(client.ask("POST", &path(&main, "/resume"), None)?)
-            }
-            state => bail!("the sandbox is {state:?}: {main}"),
-        }
-        let number = look(client, &main)?;
+        // A process that makes sandboxes and was killed takes along what it had half made: the
+        // server may have seen it alive for the last time.
+        let number = match self.look_at_main(client) {
+            Err(error) if format!("{error:#}").contains("\"lost\"") => self.look_at_main(client)?,
+            number => number?,
+        };
         ensure!(self.numbers.contains(&number), "{number} is none of {:?}", self.numbers);
         self.numbers = [number].into_iter().chain(self.late.take()).collect();
         Ok(())
+    }
+
+    fn look_at_main(&self, client: &mut Client) -> Result<u64> {
+        let until = Instant::now() + SETTLED_WITHIN;
+        loop {
+            let main = client.ask("GET", &path(&self.main, ""), None)?;
+            match main["state"].as_str() {
+                Some("running") => return look(client, &main),
+                Some("stopped" | "paused") => {
+                    client.ask("POST", &path(&main, "/resume"), None)?;
+                }
+                // What was begun is brought to an end.
+                Some("stopping") if Instant::now() < until => pause()?,
+                state => bail!("the sandbox is {state:?}: {main}"),
+            }
+        }
     }
 
     /// Those that were told of are there, and one that was not is as whole as they are.
@@ -295,7 +311,7 @@ impl Known {
             }
             let state = sandbox["state"].as_str().unwrap_or_default();
             ensure!(
-                ["running", "stopped", "deleted"].contains(&state),
+                ["running", "stopped", "stopping", "deleted"].contains(&state),
                 "one is {state}: {sandbox}"
             );
             delete(client, sandbox)?;

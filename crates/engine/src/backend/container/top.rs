@@ -17,8 +17,8 @@ use super::identity::Ids;
 use crate::backend::BackendError;
 use atoll_api::id::LayerId;
 use rustix::fs::{Mode, OFlags};
-use std::fs::DirBuilder;
-use std::io;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
@@ -102,15 +102,16 @@ impl Top {
     pub(super) fn below(&self) -> Result<Vec<LayerId>, BackendError> {
         let step = "read the layers below";
         let damaged = |what: String| call(step)(io::Error::new(io::ErrorKind::InvalidData, what));
-        let path = self.0.join("below");
-        match path.symlink_metadata() {
-            Ok(found) if found.len() > BELOW_BYTES_MAX => {
-                return Err(damaged(format!("there are {} bytes of them", found.len())));
-            }
+        // It may go with its sandbox at any moment, so it is looked up once.
+        let file = match File::open(self.0.join("below")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            _ => {}
+            file => file.map_err(call(step))?,
+        };
+        let mut text = String::new();
+        file.take(BELOW_BYTES_MAX + 1).read_to_string(&mut text).map_err(call(step))?;
+        if text.len() as u64 > BELOW_BYTES_MAX {
+            return Err(damaged(format!("there are more than {BELOW_BYTES_MAX} bytes of them")));
         }
-        let text = std::fs::read_to_string(path).map_err(call(step))?;
         let parse = |line: &str| {
             line.parse().map_err(|_| damaged(format!("{line:?} is the id of no layer")))
         };
@@ -171,6 +172,6 @@ mod tests {
             assert!(top.below().is_err(), "{text:?}");
         }
         std::fs::write(top.path().join("below"), vec![b'\n'; 65 << 10]).unwrap();
-        assert!(format!("{:?}", top.below()).contains("66560 bytes"), "{:?}", top.below());
+        assert!(format!("{:?}", top.below()).contains("65536 bytes"), "{:?}", top.below());
     }
 }
