@@ -1,7 +1,9 @@
 //! Errors of the engine, and the one place where each becomes an [`ApiError`].
 
+mod cause;
 mod snapshot;
 
+pub(crate) use cause::is_full;
 pub use snapshot::SnapshotError;
 
 use crate::audit::AuditError;

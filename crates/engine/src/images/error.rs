@@ -1,6 +1,6 @@
 //! Why an image could not be had, and what the caller is told.
 
-use crate::error::{chain, hopeless, plain};
+use crate::error::{chain, hopeless, is_full, plain};
 use atoll_api::error::{ApiError, ErrorCode, Retry};
 use atoll_store::catalog::CatalogError;
 use atoll_store::image::UnpackError;
@@ -280,19 +280,4 @@ impl From<CatalogError> for ImageError {
     fn from(error: CatalogError) -> Self {
         Self::of_catalog(error)
     }
-}
-
-/// Whether a disk was full, as one of the causes says.
-fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
-    use rustix::io::Errno;
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let source = error.downcast_ref::<std::io::Error>();
-        let errno = source.and_then(std::io::Error::raw_os_error).map(Errno::from_raw_os_error);
-        if matches!(errno, Some(Errno::NOSPC | Errno::DQUOT)) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
 }

@@ -8,7 +8,7 @@ use super::host::{Places, call};
 use super::layers;
 use super::top::Top;
 use crate::backend::{BackendError, Progress, Spec};
-use crate::error::chain;
+use crate::error::{chain, is_full};
 use crate::images::{Held, ImageError, Images};
 use atoll_api::image::ImagePull;
 use atoll_store::catalog::Record;
@@ -16,8 +16,6 @@ use atoll_store::digest::Digest;
 use atoll_store::image::Limits;
 use atoll_store::layer::Chain;
 use atoll_store::oci::Settings;
-use rustix::io::Errno;
-use std::error::Error;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -206,18 +204,4 @@ fn is_shown_whole(path: &Path, places: &Places) -> bool {
     let id = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     let state = places.state();
     id(&path) == id(Path::new("/")) || state.starts_with(&path) || path.starts_with(state)
-}
-
-/// Whether a disk was full, as one of the causes says.
-fn is_full(error: &(dyn Error + 'static)) -> bool {
-    let full = [Errno::NOSPC, Errno::DQUOT].map(|errno| Some(errno.raw_os_error()));
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let source = error.downcast_ref::<std::io::Error>();
-        if source.is_some_and(|source| full.contains(&source.raw_os_error())) {
-            return true;
-        }
-        next = error.source();
-    }
-    false
 }
