@@ -11,8 +11,7 @@ use crate::id::{SandboxId, SnapshotId};
 use crate::name::SandboxName;
 use crate::object::object;
 use crate::sandbox::{
-    CreateSandbox, InvalidRequest, Limits, NUMBER_MAX, PAGE_COUNT_DEFAULT, PAGE_COUNT_MAX, Sandbox,
-    Tier, not_more, validate_labels,
+    CreateSandbox, InvalidRequest, Limits, NUMBER_MAX, Sandbox, Tier, page_count, validate_labels,
 };
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -133,7 +132,7 @@ pub struct ListSnapshots {
     /// Only those that have all of these labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// At most this many, 1 to [`PAGE_COUNT_MAX`].
+    /// At most this many, 1 to [`crate::sandbox::PAGE_COUNT_MAX`].
     #[serde(default)]
     pub page_count: Option<usize>,
     /// The id of the last one on the page before.
@@ -148,13 +147,7 @@ impl ListSnapshots {
     /// Gives the field that is wrong, with its limit.
     pub fn validate(&self) -> Result<usize, InvalidRequest> {
         validate_labels(&self.labels)?;
-        let count = self.page_count.unwrap_or(PAGE_COUNT_DEFAULT);
-        if count == 0 {
-            let field = "page_count".to_owned();
-            return Err(InvalidRequest::TooSmall { field, found: 0, least: 1 });
-        }
-        not_more("page_count", count, PAGE_COUNT_MAX)?;
-        Ok(count)
+        page_count(self.page_count)
     }
 
     /// Whether the request asks for `snapshot`, its place in the list aside.

@@ -5,7 +5,7 @@
 
 use crate::id::SandboxId;
 use crate::name::SandboxName;
-use crate::sandbox::{Cursor, InvalidRequest, ListSandboxes};
+use crate::sandbox::{Cursor, InvalidRequest, page_count, validate_labels};
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -116,8 +116,8 @@ impl ListUsage {
     /// # Errors
     /// Gives the field that is wrong, with its limit.
     pub fn validate(&self) -> Result<usize, InvalidRequest> {
-        let (labels, page_count) = (self.labels.clone(), self.page_count);
-        ListSandboxes { labels, page_count, ..ListSandboxes::default() }.validate()
+        validate_labels(&self.labels)?;
+        page_count(self.page_count)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Lists of sandboxes, page by page.
 
-use super::create::validate_labels;
+use super::create::{not_more, validate_labels};
 use super::{InvalidRequest, Sandbox, State};
 use crate::id::SandboxId;
 use crate::time::Timestamp;
@@ -32,6 +32,19 @@ pub struct ListSandboxes {
     pub cursor: Option<Cursor>,
 }
 
+/// How many a page has, of whatever is listed.
+///
+/// # Errors
+/// None, or more than [`PAGE_COUNT_MAX`].
+pub(crate) fn page_count(asked: Option<usize>) -> Result<usize, InvalidRequest> {
+    let (count, field) = (asked.unwrap_or(PAGE_COUNT_DEFAULT), "page_count");
+    if count == 0 {
+        return Err(InvalidRequest::TooSmall { field: field.to_owned(), found: 0, least: 1 });
+    }
+    not_more(field, count, PAGE_COUNT_MAX)?;
+    Ok(count)
+}
+
 impl ListSandboxes {
     /// Checks the request and gives how many sandboxes a page has.
     ///
@@ -39,16 +52,7 @@ impl ListSandboxes {
     /// Gives the field that is wrong, with its limit.
     pub fn validate(&self) -> Result<usize, InvalidRequest> {
         validate_labels(&self.labels)?;
-        let count = self.page_count.unwrap_or(PAGE_COUNT_DEFAULT);
-        let field = || "page_count".to_owned();
-        if count == 0 {
-            return Err(InvalidRequest::TooSmall { field: field(), found: 0, least: 1 });
-        }
-        if count > PAGE_COUNT_MAX {
-            let limit = PAGE_COUNT_MAX;
-            return Err(InvalidRequest::TooMany { field: field(), found: count, limit });
-        }
-        Ok(count)
+        page_count(self.page_count)
     }
 
     /// Whether the request asks for `sandbox`, its cursor aside.

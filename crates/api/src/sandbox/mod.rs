@@ -16,6 +16,7 @@ pub(crate) use create::{malformed, not_longer, not_more, validate_labels};
 pub use event::{Event, EventKind};
 pub use health::{GuestHealth, SandboxHealth, SandboxHealthStatus, Use};
 pub use hold::{Hold, HoldCause};
+pub(crate) use list::page_count;
 pub use list::{
     Cursor, CursorError, ListSandboxes, PAGE_COUNT_DEFAULT, PAGE_COUNT_MAX, SandboxPage,
 };
