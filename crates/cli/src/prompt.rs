@@ -1,14 +1,31 @@
-//! Asking on the terminal for what nobody is to see.
+//! Asking on the terminal: for a yes, and for what nobody is to see.
 
 use crate::error::CliError;
 use atoll_store::secret::VALUE_BYTES_MAX;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
-use std::io::{self, Write as _};
+use rustix::termios::{
+    LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr,
+};
+use std::io::{self, BufRead as _, Write as _};
 use std::os::fd::AsFd as _;
 use zeroize::Zeroizing;
 
 /// Exit status of who was interrupted, as a shell has it.
 const EXIT_INTERRUPTED: u8 = 130;
+
+/// Asks on standard error whether something is to be done; only a yes that is typed from then on
+/// is one.
+///
+/// # Errors
+///
+/// The question cannot be shown, or the answer not be read.
+pub(crate) fn is_confirmed(question: &str) -> io::Result<bool> {
+    // What was typed before is no answer.
+    tcflush(io::stdin(), QueueSelector::IFlush).ok();
+    io::stderr().write_all(format!("{question} [y/N] ").as_bytes())?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
 
 /// Puts the terminal back as it was, whatever happens.
 struct Restore(Termios);

@@ -1,6 +1,7 @@
 //! `atoll apply`.
 
 use crate::error::CliError;
+use crate::prompt;
 use crate::remote::Remote;
 use crate::review::approval::{self, Chosen};
 use crate::review::{self, Review};
@@ -12,7 +13,7 @@ use atoll_store::changes::{Change, RejectReason};
 use atoll_store::escape::escape;
 use atoll_store::risk::Risk;
 use std::ffi::OsString;
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Apply the changes of a review session to the project
@@ -126,12 +127,9 @@ fn in_project(project: &Path, paths: Vec<PathBuf>) -> Result<Vec<PathBuf>, CliEr
 
 /// Lists the risky files and asks, if there is anyone to ask.
 fn confirm(risky: &[(&Change, Vec<Risk>)]) -> Result<(), CliError> {
-    let lines: String =
-        risky.iter().map(|(change, risks)| review::risk_line(change, risks)).collect();
-    let text = format!("These can make something run on this machine:\n{lines}");
     let mut stderr = io::stderr();
     // A closed stderr leaves nobody to tell; the question below then fails too.
-    stderr.write_all(text.as_bytes()).ok();
+    stderr.write_all(review::risk_lines(risky).as_bytes()).ok();
     let refused = || CliError::new("nothing was applied").exit_with(EXIT_UNDECIDED);
     if !(io::stdin().is_terminal() && stderr.is_terminal()) {
         let hint =
@@ -140,12 +138,9 @@ fn confirm(risky: &[(&Change, Vec<Risk>)]) -> Result<(), CliError> {
             .hint(hint)
             .exit_with(EXIT_UNDECIDED));
     }
-    stderr.write_all(b"Apply them? [y/N] ").map_err(|error| refused().because(error))?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer).map_err(|error| refused().because(error))?;
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(refused()),
+    match prompt::is_confirmed("Apply them?").map_err(|error| refused().because(error))? {
+        true => Ok(()),
+        false => Err(refused()),
     }
 }
 

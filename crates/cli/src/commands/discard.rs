@@ -1,11 +1,12 @@
 //! `atoll discard`.
 
 use crate::error::CliError;
+use crate::prompt;
 use crate::session::{self, EXIT_UNDECIDED};
 use crate::status::Status;
 use atoll_store::apply;
 use atoll_store::escape::escape;
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 /// Throw a review session away
 ///
@@ -63,12 +64,9 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
 fn confirm(id: &str, project: Option<&std::path::Path>) -> Result<(), CliError> {
     let refused = || CliError::new("nothing was discarded").exit_with(EXIT_UNDECIDED);
     let project = project.map_or_else(String::new, |project| format!(" of {}", escape(project)));
-    let question = format!("Throw session {id}{project} away? [y/N] ");
-    io::stderr().write_all(question.as_bytes()).map_err(|error| refused().because(error))?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer).map_err(|error| refused().because(error))?;
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(refused()),
+    let question = format!("Throw session {id}{project} away?");
+    match prompt::is_confirmed(&question).map_err(|error| refused().because(error))? {
+        true => Ok(()),
+        false => Err(refused()),
     }
 }

@@ -1,7 +1,7 @@
 //! `atoll image`.
 
 use crate::error::CliError;
-use crate::remote::{self, Format, Remote, lines, say, table};
+use crate::remote::{self, Format, Remote, lines, say, size, table};
 use crate::status::Status;
 use atoll_api::image::{Image, ImageProgress, PruneImages};
 use atoll_client::images::{PullStream, Pulled};
@@ -99,7 +99,7 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         Command::List(List { remote }) => list(&remote),
         Command::Show(Show { image, remote }) => {
             let image = remote.ask(async |client| client.get_image(&image).await)?;
-            remote::answer(&remote, &image, shown)
+            remote::answer(&remote, &image, remote::pretty)
         }
         Command::Delete(Delete { image, remote }) => {
             remote.ask(async |client| client.delete_image(&image).await)?;
@@ -110,7 +110,7 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
             let pruned = remote.ask(async |client| client.prune_images(&wanted).await)?;
             remote::answer(&remote, &pruned, |pruned| {
                 let (images, layers) = (pruned.images, pruned.layers);
-                format!("removed {images} images and {layers} layers of {}\n", bytes(pruned.bytes))
+                format!("removed {images} images and {layers} layers of {}\n", size(pruned.bytes))
             })
         }
     }
@@ -145,7 +145,7 @@ fn pull(image: &str, remote: &Remote) -> Result<Status, CliError> {
     match told? {
         Some(Pulled::Image(image)) => remote::answer(remote, &*image, |image| {
             let name = image.names.first().map_or(image.digest.as_str(), |name| &name.name);
-            format!("{name}: {}\n", bytes(image.size_bytes))
+            format!("{name}: {}\n", size(image.size_bytes))
         }),
         Some(Pulled::End(_) | Pulled::Progress(_)) | None => {
             let error = CliError::new("the server ended before the image was there");
@@ -156,7 +156,7 @@ fn pull(image: &str, remote: &Remote) -> Result<Status, CliError> {
 
 fn how_far(progress: &ImageProgress) -> String {
     let ImageProgress { layers_done, layers_total, bytes_done, bytes_total } = progress;
-    let (done, total) = (bytes(*bytes_done), bytes(*bytes_total));
+    let (done, total) = (size(*bytes_done), size(*bytes_total));
     format!("{layers_done} of {layers_total} layers, {done} of {total}")
 }
 
@@ -176,28 +176,10 @@ fn list(remote: &Remote) -> Result<Status, CliError> {
 fn rows(image: &Image) -> Vec<[String; 4]> {
     let digest = image.digest.trim_start_matches("sha256:").chars().take(12).collect::<String>();
     let row = |name: &str| {
-        [name.to_owned(), digest.clone(), bytes(image.size_bytes), image.used_at.to_string()]
+        [name.to_owned(), digest.clone(), size(image.size_bytes), image.used_at.to_string()]
     };
     match image.names.as_slice() {
         [] => vec![row("-")],
         names => names.iter().map(|name| row(&name.name)).collect(),
     }
-}
-
-fn shown(image: &Image) -> String {
-    // JSON has no characters that could drive a terminal.
-    let text = serde_json::to_string_pretty(image);
-    text.expect("an answer has string keys only") + "\n"
-}
-
-/// A number of bytes for people.
-fn bytes(bytes: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    for (unit, name) in UNITS {
-        if bytes >= unit {
-            let tenths = bytes.saturating_mul(10) / unit;
-            return format!("{}.{} {name}", tenths / 10, tenths % 10);
-        }
-    }
-    format!("{bytes} B")
 }

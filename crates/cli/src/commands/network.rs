@@ -96,12 +96,12 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     match args.command {
         Command::Show { sandbox, remote } => {
             let policy = remote.ask(async |client| client.get_network(&sandbox).await)?;
-            remote::answer(&remote, &policy, shown)
+            remote::answer(&remote, &policy, remote::pretty)
         }
         Command::Set { sandbox, reach, remote } => {
             let policy = reach.policy()?.ok_or_else(nothing_said)?;
             let set = remote.ask(async |client| client.set_network(&sandbox, &policy).await)?;
-            remote::answer(&remote, &set, shown)
+            remote::answer(&remote, &set, remote::pretty)
         }
         Command::Add { sandbox, reach, remote } => {
             let more = reach.policy()?.ok_or_else(nothing_said)?;
@@ -109,15 +109,9 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
                 let known = client.get_network(&sandbox).await?.unwrap_or_default();
                 client.set_network(&sandbox, &with(known, more)).await
             })?;
-            remote::answer(&remote, &set, shown)
+            remote::answer(&remote, &set, remote::pretty)
         }
     }
-}
-
-fn shown(policy: &impl serde::Serialize) -> String {
-    // JSON has no characters that could drive a terminal.
-    let text = serde_json::to_string_pretty(policy);
-    text.expect("an answer has string keys only") + "\n"
 }
 
 fn nothing_said() -> CliError {

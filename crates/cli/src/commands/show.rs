@@ -17,9 +17,5 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     let found = args.remote.ask(async |client| client.get_sandbox(&args.sandbox).await)?;
-    remote::answer(&args.remote, &found, |sandbox| {
-        // JSON has no characters that could drive a terminal.
-        let text = serde_json::to_string_pretty(sandbox);
-        text.expect("an answer has string keys only") + "\n"
-    })
+    remote::answer(&args.remote, &found, remote::pretty)
 }

@@ -2,7 +2,7 @@
 
 use super::wanted::label;
 use crate::error::CliError;
-use crate::remote::{Format, Remote, lines, say, table};
+use crate::remote::{Format, Remote, lines, say, size, table};
 use crate::status::Status;
 use atoll_api::sandbox::PAGE_COUNT_MAX;
 use atoll_api::usage::{DiskUsage, ListUsage, NetworkUsage, Usage, UsagePage, Used, csv};
@@ -130,26 +130,12 @@ fn memory(mib_seconds: Option<u64>) -> String {
     mib_seconds.map_or_else(none, |amount| format!("{amount} MiB s"))
 }
 
-/// In the largest unit of which there is one, to a tenth.
-fn size(bytes: u64) -> String {
-    for (unit, name) in [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
-    {
-        if bytes >= unit {
-            let tenths = u128::from(bytes) * 10 / u128::from(unit);
-            return format!("{}.{} {name}", tenths / 10, tenths % 10);
-        }
-    }
-    format!("{bytes} B")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn amounts_are_short() {
-        let sizes = [0, 1023, 1024, 1536 << 10, u64::MAX].map(size);
-        assert_eq!(sizes, ["0 B", "1023 B", "1.0 KiB", "1.5 MiB", "16777215.9 TiB"]);
         assert_eq!(seconds(Some(61_234_567)), "61.234 s");
         assert_eq!((seconds(None), memory(Some(5))), (none(), "5 MiB s".to_owned()));
     }

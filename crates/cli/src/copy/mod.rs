@@ -14,7 +14,6 @@ mod upload;
 
 pub(crate) use download::download;
 pub(crate) use place::{Local, Place};
-pub(crate) use progress::size;
 pub(crate) use upload::upload;
 
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! What is shown while something is copied that takes its time.
 
+use crate::remote::size;
 use std::future::Future;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::pin::pin;
@@ -48,33 +49,4 @@ pub(super) async fn shown<T>(count: &Count, work: impl Future<Output = T>) -> T 
         write!(io::stderr(), "\r\x1b[K").ok();
     }
     done
-}
-
-/// Bytes for people.
-pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    if bytes < 1024 {
-        return format!("{bytes} bytes");
-    }
-    let mut tenths = u128::from(bytes) * 10 / 1024;
-    let mut unit = 0;
-    while tenths >= 10 * 1024 && unit + 1 < UNITS.len() {
-        tenths /= 1024;
-        unit += 1;
-    }
-    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_three_or_four_digits() {
-        assert_eq!(size(1023), "1023 bytes");
-        assert_eq!(size(1536), "1.5 KiB");
-        assert_eq!(size(1024 * 1024 - 1), "1023.9 KiB");
-        assert_eq!(size(5 << 30), "5.0 GiB");
-        assert_eq!(size(u64::MAX), "16777215.9 TiB");
-    }
 }

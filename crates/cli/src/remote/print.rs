@@ -39,6 +39,24 @@ pub(crate) fn lines<T: Serialize>(values: &[T]) -> String {
     values.iter().map(line).collect()
 }
 
+/// JSON for people, which has no characters that could drive a terminal.
+pub(crate) fn pretty(value: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(value).expect("an answer has string keys only");
+    text + "\n"
+}
+
+/// A number of bytes for people: in the largest unit of which there is one, to a tenth.
+pub(crate) fn size(bytes: u64) -> String {
+    for (unit, name) in [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]
+    {
+        if bytes >= unit {
+            let tenths = u128::from(bytes) * 10 / u128::from(unit);
+            return format!("{}.{} {name}", tenths / 10, tenths % 10);
+        }
+    }
+    format!("{bytes} B")
+}
+
 /// A table with a heading; columns are as wide as what is in them, and nothing that could
 /// drive a terminal gets there.
 pub(crate) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
@@ -75,6 +93,24 @@ mod tests {
     fn text_of_others_drives_no_terminal_and_forges_no_line() {
         let text = "fatal: \u{1b}]0;x\u{7}\nhint: run\r\u{9b}31m\n";
         assert_eq!(neutral(text), "fatal: \\x1b]0;x\\x07\n  hint: run\\x0d\\xc2\\x9b31m");
+    }
+
+    #[test]
+    fn amounts_are_short() {
+        let sizes = [0, 1023, 1024, 1536, (1 << 20) - 1, 1536 << 10, 5 << 30, u64::MAX].map(size);
+        assert_eq!(
+            sizes,
+            [
+                "0 B",
+                "1023 B",
+                "1.0 KiB",
+                "1.5 KiB",
+                "1023.9 KiB",
+                "1.5 MiB",
+                "5.0 GiB",
+                "16777215.9 TiB"
+            ]
+        );
     }
 
     #[test]

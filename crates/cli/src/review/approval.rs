@@ -3,9 +3,10 @@
 //! On a terminal that is who sits there; elsewhere somebody who decides at the server. What was
 //! approved is named by its digest, and nothing else is applied.
 
-use super::{Review, letter, risk_line, word};
+use super::{Review, letter, risk_lines, word};
 use crate::cut::cut;
 use crate::error::CliError;
+use crate::prompt;
 use crate::remote::{Remote, neutral};
 use crate::session::EXIT_UNDECIDED;
 use atoll_api::approval::{
@@ -17,7 +18,7 @@ use atoll_store::changes::{self, Change, ChangeKind};
 use atoll_store::digest::Digest;
 use atoll_store::escape::escape;
 use atoll_store::risk::Risk;
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -120,24 +121,15 @@ fn ask_here(
     if let Some(more) = changes.len().checked_sub(LISTED_MAX).filter(|more| *more > 0) {
         text += &format!("  and {more} more: `atoll diff` shows them\n");
     }
-    if !risky.is_empty() {
-        text += "These can make something run on this machine:\n";
-        text.extend(risky.iter().map(|(change, risks)| risk_line(change, risks)));
-    }
-    let count = changes.len();
-    text += &format!(
-        "Apply {}? [y/N] ",
-        if count == 1 { "it".to_owned() } else { format!("all {count}") }
-    );
+    text += &risk_lines(risky);
+    text += &match changes.len() {
+        1 => "Apply it?".to_owned(),
+        count => format!("Apply all {count}?"),
+    };
     let unsaid = || refused("approval-denied", "it was not approved", "`atoll diff` shows it");
-    // What was typed before is no answer.
-    rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush).ok();
-    io::stderr().write_all(text.as_bytes()).map_err(|error| unsaid().because(error))?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer).map_err(|error| unsaid().because(error))?;
-    match answer.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Ok(()),
-        _ => Err(unsaid()),
+    match prompt::is_confirmed(&text).map_err(|error| unsaid().because(error))? {
+        true => Ok(()),
+        false => Err(unsaid()),
     }
 }
 

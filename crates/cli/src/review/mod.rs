@@ -93,9 +93,20 @@ pub(crate) fn word(kind: ChangeKind) -> &'static str {
 }
 
 /// The line that tells a risky path.
-pub(crate) fn risk_line(change: &Change, risks: &[Risk]) -> String {
+fn risk_line(change: &Change, risks: &[Risk]) -> String {
     let reasons: Vec<&str> = risks.iter().map(|risk| risk.reason).collect();
     format!("  {} {}: {}\n", letter(change.kind), escape(&change.path), reasons.join("; "))
+}
+
+/// What says that risky paths are among those that are applied; nothing where none is.
+pub(crate) fn risk_lines(risky: &[(&Change, Vec<Risk>)]) -> String {
+    let lines = risky.iter().map(|(change, risks)| risk_line(change, risks));
+    match risky.is_empty() {
+        true => String::new(),
+        false => std::iter::once("These can make something run on this machine:\n".to_owned())
+            .chain(lines)
+            .collect(),
+    }
 }
 
 /// Lines about what a session left that is never applied.

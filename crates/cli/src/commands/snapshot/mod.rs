@@ -4,9 +4,8 @@ mod diff;
 mod tree;
 
 use super::wanted::{label, ms};
-use crate::copy::size;
 use crate::error::CliError;
-use crate::remote::{self, Format, Remote, lines, say, table};
+use crate::remote::{self, Format, Remote, lines, say, size, table};
 use crate::status::Status;
 use atoll_api::id::SnapshotId;
 use atoll_api::policy::parse_duration;
@@ -110,11 +109,7 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         Command::List(args) => list(args),
         Command::Show(Show { snapshot, remote }) => {
             let found = remote.ask(async |client| client.get_snapshot(snapshot).await)?;
-            remote::answer(&remote, &found, |found| {
-                // JSON has no characters that could drive a terminal.
-                let text = serde_json::to_string_pretty(found);
-                text.expect("an answer has string keys only") + "\n"
-            })
+            remote::answer(&remote, &found, remote::pretty)
         }
         Command::Diff(args) => diff::run(&args),
         Command::Delete(args) => delete(&args),
