@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
+use std::io::{self, Read};
 use std::str::FromStr;
 
 /// A sha256, written as `sha256:HEX`.
@@ -26,10 +27,27 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
+    /// The digest of all that there is to be read.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read.
+    pub fn of_all(reader: impl Read) -> io::Result<Self> {
+        let mut hashing = Hashing::new(reader);
+        hashing.drain()?;
+        Ok(hashing.digest())
+    }
+
     /// The digest that a hasher of sha256 ended with.
     #[must_use]
     pub fn of_hash(hash: [u8; 32]) -> Self {
         Self(hash)
+    }
+
+    /// Its 32 bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 
     /// Its 64 digits.
@@ -48,6 +66,53 @@ impl Digest {
     #[must_use]
     pub fn from_file_name(name: &str) -> Option<Self> {
         from_hex(name.strip_prefix("sha256-")?)
+    }
+}
+
+/// How much is read at once where only the digest is wanted.
+const DRAIN_BYTES: usize = 256 << 10;
+
+/// Reads, hashes and counts what is read.
+pub(crate) struct Hashing<R> {
+    inner: R,
+    hasher: Sha256,
+    count: u64,
+}
+
+impl<R: Read> Hashing<R> {
+    pub(crate) fn new(inner: R) -> Self {
+        Self { inner, hasher: Sha256::new(), count: 0 }
+    }
+
+    /// Reads what is left.
+    pub(crate) fn drain(&mut self) -> io::Result<()> {
+        let mut buffer = vec![0; DRAIN_BYTES];
+        loop {
+            match self.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Bytes that were read.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The digest of what was read.
+    pub(crate) fn digest(self) -> Digest {
+        Digest(self.hasher.finalize().into())
+    }
+}
+
+impl<R: Read> Read for Hashing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.hasher.update(&buffer[..count]);
+        self.count += count as u64;
+        Ok(count)
     }
 }
 
@@ -108,6 +173,17 @@ impl fmt::Debug for Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_read_is_hashed_and_counted() {
+        let bytes = vec![7; 100_000];
+        assert_eq!(Digest::of_all(&bytes[..]).unwrap(), Digest::of(&bytes));
+        let mut hashing = Hashing::new(&bytes[..]);
+        hashing.read_exact(&mut [0; 10]).unwrap();
+        assert_eq!(hashing.count(), 10);
+        hashing.drain().unwrap();
+        assert_eq!((hashing.count(), hashing.digest()), (100_000, Digest::of(&bytes)));
+    }
 
     #[test]
     fn digests_are_written_as_they_are_read() {

@@ -5,7 +5,7 @@ use crate::digest::Digest;
 use crate::node::{FileKind, Stamp, Time};
 use crate::view::View;
 use sha2::{Digest as _, Sha256};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -42,18 +42,8 @@ pub fn digest<'a>(
         }
         let target = change.after.as_ref().and_then(|after| after.target.as_deref());
         whole.path(target.unwrap_or(Path::new("")));
-        if let Some(mut file) = change.open_after(view)? {
-            let mut content = Sha256::new();
-            let mut buffer = vec![0; 64 * 1024];
-            loop {
-                match file.read(&mut buffer) {
-                    Ok(0) => break,
-                    Ok(count) => content.update(&buffer[..count]),
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            whole.add(&content.finalize());
+        if let Some(file) = change.open_after(view)? {
+            whole.add(Digest::of_all(file)?.as_bytes());
         }
     }
     Ok(Digest::of_hash(whole.0.finalize().into()))

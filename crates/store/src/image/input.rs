@@ -1,6 +1,7 @@
 //! The bytes of an archive: decompressed, counted, and no more than the limits let through.
 
 use super::unpack::{Limits, UnpackError};
+use crate::digest::Digest;
 use sha2::{Digest as _, Sha256};
 use std::cell::Cell;
 use std::error::Error;
@@ -50,7 +51,8 @@ pub(crate) struct Input<'r> {
     taken: Rc<Cell<u64>>,
     given: u64,
     limits: Limits,
-    hasher: Sha256,
+    /// Of what is given, where its digest is wanted.
+    hasher: Option<Sha256>,
     /// It may end within the last block: some tools fill that one up only where more follows.
     may_end_early: bool,
 }
@@ -76,7 +78,7 @@ impl<'r> Input<'r> {
             }
             Compression::Other(name) => return Err(UnpackError::Compression { name }),
         };
-        let (hasher, may_end_early) = (Sha256::new(), false);
+        let (hasher, may_end_early) = (None, false);
         Ok(Self { inner, taken, given: 0, limits, hasher, may_end_early })
     }
 
@@ -86,10 +88,16 @@ impl<'r> Input<'r> {
         self.may_end_early = true;
     }
 
-    /// Reads to the end, and gives the sha256 of all there was.
-    pub(super) fn digest(mut self) -> Result<[u8; 32], UnpackError> {
+    /// Hashes what is given from here on.
+    pub(super) fn hash(&mut self) {
+        self.hasher = Some(Sha256::new());
+    }
+
+    /// Reads to the end, and gives the digest of all there was since [`Self::hash`].
+    pub(super) fn digest(mut self) -> Result<Digest, UnpackError> {
         io::copy(&mut self, &mut io::sink()).map_err(UnpackError::from_read)?;
-        Ok(self.hasher.finalize().into())
+        let hasher = self.hasher.expect("whoever wants a digest has it hashed");
+        Ok(Digest::of_hash(hasher.finalize().into()))
     }
 }
 
@@ -108,7 +116,9 @@ impl Read for Input<'_> {
         if self.given > dense {
             return Err(io::Error::other(OverLimit::Ratio(ratio)));
         }
-        self.hasher.update(&buffer[..count]);
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(&buffer[..count]);
+        }
         Ok(count)
     }
 }

@@ -23,14 +23,14 @@ pub use unpack::{Limits, Report, Skipped, UnpackError, unpack};
 pub(crate) use unpack::{Unpacked, unpack_layer};
 
 use crate::beneath;
+use crate::digest::{Digest, Hashing};
 use crate::node::{FileKind, Stamp, Time};
 use crate::shelf::Shelf;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use sha2::{Digest as _, Sha256};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -114,7 +114,9 @@ impl Images {
         let digest = match self.known(&stamp) {
             Some(digest) => digest,
             None => {
-                let digest = digest(archive, file)?;
+                let digest = Digest::of_all(archive)
+                    .map_err(|source| ImageError::Read { path: file.to_owned(), source })?
+                    .hex();
                 self.remember(&stamp, &digest);
                 digest
             }
@@ -149,13 +151,12 @@ impl Images {
             rustix::fs::mkdirat(new, "rootfs", Mode::from_raw_mode(0o755)).map_err(error)?;
             let root = beneath::dir(new, Path::new("rootfs")).map_err(error)?;
             let (archive, _) = open_archive(file)?;
-            let mut hashing = Hashing { inner: archive, hasher: Sha256::new() };
+            let mut hashing = Hashing::new(archive);
             let report = unpack(&mut hashing, root.as_fd(), limits)
                 .map_err(|source| ImageError::Unpack { path: file.to_owned(), source })?;
             // What follows the archive's end belongs to the file too.
-            io::copy(&mut hashing, &mut io::sink())
-                .map_err(|source| ImageError::Read { path: file.to_owned(), source })?;
-            if hex(&hashing.hasher.finalize()) == digest {
+            hashing.drain().map_err(|source| ImageError::Read { path: file.to_owned(), source })?;
+            if hashing.digest().hex() == digest {
                 Ok(report)
             } else {
                 Err(ImageError::Changed { path: file.to_owned() })
@@ -201,7 +202,7 @@ fn key(stamp: &Stamp) -> Option<String> {
     let Time { sec, nsec } = stamp.mtime;
     let (ctime, Stamp { dev, ino, size, .. }) = (stamp.ctime, stamp);
     let text = format!("{dev} {ino} {size} {sec}.{nsec} {}.{}", ctime.sec, ctime.nsec);
-    Some(hex(&Sha256::digest(text)))
+    Some(Digest::of(text.as_bytes()).hex())
 }
 
 fn open_archive(path: &Path) -> Result<(File, Stamp), ImageError> {
@@ -214,36 +215,4 @@ fn open_archive(path: &Path) -> Result<(File, Stamp), ImageError> {
         return Err(ImageError::NotAFile { path: path.to_owned(), kind: stamp.kind.word() });
     }
     Ok((File::from(file), stamp))
-}
-
-fn digest(mut file: File, path: &Path) -> Result<String, ImageError> {
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        let count = match file.read(&mut buffer) {
-            Ok(0) => return Ok(hex(&hasher.finalize())),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(source) => return Err(ImageError::Read { path: path.to_owned(), source }),
-        };
-        hasher.update(&buffer[..count]);
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Reads and hashes what is read.
-struct Hashing {
-    inner: File,
-    hasher: Sha256,
-}
-
-impl Read for Hashing {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        self.hasher.update(&buffer[..count]);
-        Ok(count)
-    }
 }

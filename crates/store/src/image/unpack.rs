@@ -147,8 +147,9 @@ pub(crate) fn unpack_layer(
 ) -> Result<Unpacked, UnpackError> {
     let mut input = Input::open(reader, *limits)?;
     input.let_end_early();
+    input.hash();
     let report = run(&mut input, root, limits, Contents::Layer(format), room)?;
-    Ok(Unpacked { report, diff_id: Digest::of_hash(input.digest()?) })
+    Ok(Unpacked { report, diff_id: input.digest()? })
 }
 
 /// A layer that was unpacked.

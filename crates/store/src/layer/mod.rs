@@ -22,7 +22,7 @@ pub use chain::{Chain, Seen};
 pub use collect::{Collected, Pin};
 
 use crate::beneath;
-use crate::digest::Digest;
+use crate::digest::{Digest, Hashing};
 use crate::image::input::SourceFailed;
 use crate::image::{Limits, Report, UnpackError, Unpacked, unpack_layer};
 use crate::overlay::{self, Format};
@@ -31,7 +31,6 @@ use crate::shelf::Shelf;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -202,19 +201,19 @@ impl Layers {
         let unpacking = |source| LayerError::Unpack { diff_id, source };
         rustix::fs::mkdirat(new, TREE, Mode::from_raw_mode(0o755)).map_err(error)?;
         let tree = beneath::dir(new, Path::new(TREE)).map_err(error)?;
-        let mut hashing = Hashing { inner: reader, hasher: Sha256::new(), count: 0 };
+        let mut hashing = Hashing::new(reader);
         let take = |bytes| room.take(bytes);
         let Unpacked { report, diff_id: found } =
             unpack_layer(&mut hashing, tree.as_fd(), limits, self.format, &take)
                 .map_err(unpacking)?;
         // What follows the archive's end belongs to the layer too.
-        io::copy(&mut hashing, &mut io::sink())
-            .map_err(|source| unpacking(UnpackError::Read { source }))?;
+        hashing.drain().map_err(|source| unpacking(UnpackError::Read { source }))?;
         if let Some((packed, length)) = expected.packed {
-            if hashing.count != length {
-                return Err(LayerError::Length { diff_id, expected: length, found: hashing.count });
+            if hashing.count() != length {
+                let found = hashing.count();
+                return Err(LayerError::Length { diff_id, expected: length, found });
             }
-            let found = Digest::of_hash(hashing.hasher.finalize().into());
+            let found = hashing.digest();
             if found != packed {
                 return Err(LayerError::Digest { expected: packed, found });
             }
@@ -260,20 +259,4 @@ impl Layers {
 #[must_use]
 pub fn source_failed(error: io::Error) -> io::Error {
     io::Error::other(SourceFailed(error))
-}
-
-/// Reads, hashes and counts what is read.
-struct Hashing<R> {
-    inner: R,
-    hasher: Sha256,
-    count: u64,
-}
-
-impl<R: Read> Read for Hashing<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.inner.read(buffer)?;
-        self.hasher.update(&buffer[..count]);
-        self.count += count as u64;
-        Ok(count)
-    }
 }
