@@ -9,14 +9,14 @@
 //! Each file appears whole or not at all, the image before its names.
 
 use crate::digest::Digest;
+use crate::disk;
 use crate::oci::{Reference, Settings, Source};
-use rustix::fs::{AtFlags, FlockOperation, Timespec, Timestamps};
+use rustix::fs::{AtFlags, Timespec, Timestamps};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -272,23 +272,12 @@ impl Catalog {
         self.path.join("names").join(format!("{hex}.json"))
     }
 
-    fn lock(&self) -> Result<OwnedFd, CatalogError> {
-        let path = self.path.join("lock");
-        let open = File::options().write(true).create(true).truncate(false).open(path);
-        let file = open.map_err(|source| self.error(source))?;
-        rustix::fs::flock(&file, FlockOperation::LockExclusive)
-            .map_err(|errno| self.error(errno.into()))?;
-        Ok(file.into())
+    fn lock(&self) -> Result<File, CatalogError> {
+        disk::lock_at(&self.path.join("lock")).map_err(|source| self.error(source))
     }
 
     fn write(&self, path: &Path, value: &impl Serialize) -> Result<(), CatalogError> {
-        let write = || {
-            let new = path.with_extension("new");
-            let mut file = File::create(&new)?;
-            serde_json::to_writer(&mut file, value)?;
-            file.sync_all()?;
-            std::fs::rename(&new, path)
-        };
+        let write = || disk::replace(path, &serde_json::to_vec(value)?, &mut |_| Ok(()));
         write().map_err(|source| self.error(source))
     }
 

@@ -20,6 +20,7 @@ pub mod view;
 
 mod beneath;
 mod content;
+mod disk;
 mod overlay;
 mod remove;
 mod shelf;

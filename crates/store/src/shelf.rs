@@ -7,11 +7,10 @@
 //! | `ASIDE/NAME.lock` | locked by who makes the entry that this is about |
 //! | `ASIDE/staging.lock` | locked while a directory is made and locked, so that nobody takes it for a leftover |
 
-use crate::{beneath, remove};
+use crate::{beneath, disk, remove};
 use rustix::fs::{FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -66,13 +65,7 @@ impl Shelf {
     /// Lets nobody else do the same meanwhile, in this process or another.
     pub(crate) fn lock(&self, what: &str) -> io::Result<OwnedFd> {
         let path = self.aside().join(format!("{what}.lock"));
-        let file = File::options().write(true).create(true).truncate(false).open(path)?;
-        loop {
-            match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
-                Err(Errno::INTR) => {}
-                locked => return locked.map(|()| file.into()).map_err(io::Error::from),
-            }
-        }
+        disk::lock_at(&path).map(OwnedFd::from)
     }
 
     /// Has a new directory filled, and gives it its name; one of that name that somebody else
@@ -105,7 +98,7 @@ impl Shelf {
         rustix::fs::mkdirat(&self.dir, new, Mode::RWXU)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let lock = beneath::open(self.dir.as_fd(), Path::new(new), flags)?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
+        disk::lock(&lock)?;
         Ok(lock)
     }
 

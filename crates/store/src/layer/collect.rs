@@ -55,7 +55,7 @@ impl Layers {
         let path = self.shelf.aside().join(format!("{PIN}{number:016x}"));
         let _collecting = self.shelf.lock(COLLECT)?;
         let mut file = File::options().write(true).create_new(true).open(&path)?;
-        rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+        crate::disk::lock(&file)?;
         let text: String = layers.iter().map(|layer| format!("{layer}\n")).collect();
         file.write_all(text.as_bytes())?;
         Ok(Pin { path, _locked: file })

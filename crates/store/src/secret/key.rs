@@ -3,7 +3,8 @@
 //! It is made once and never changed. From it come one key to encrypt by, one to tell by whether
 //! the file is whole, and a mark to tell by whether the file is of this key at all.
 
-use super::{SecretError, disk};
+use super::{SecretError, private};
+use crate::disk::make_once;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, RandomizedNonceKey};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Prk, Salt};
 use aws_lc_rs::hmac;
@@ -27,7 +28,7 @@ pub(super) struct Key {
 impl Key {
     /// Reads the key in `path`, if it is there.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, SecretError> {
-        let Some(file) = disk::open_private(path)? else { return Ok(None) };
+        let Some(file) = private::open_private(path)? else { return Ok(None) };
         // One byte more than there may be.
         let mut text = Zeroizing::new(Vec::with_capacity(2 * KEY_BYTES + 2));
         file.take(2 * KEY_BYTES as u64 + 2)
@@ -47,7 +48,7 @@ impl Key {
         let mut text = Zeroizing::new(Vec::with_capacity(2 * KEY_BYTES + 1));
         to_hex(bytes.as_slice(), &mut text);
         text.push(b'\n');
-        disk::make_once(path, &text).map_err(|source| SecretError::File {
+        make_once(path, &text).map_err(|source| SecretError::File {
             step: "make",
             path: path.to_owned(),
             source,

@@ -11,11 +11,11 @@
 //! nothing is written over it. Who can read both files has the values: the key is beside them so
 //! that copies of the one, such as a backup, are worth nothing without the other.
 
-mod disk;
 mod file;
 mod key;
+mod private;
 
-use disk::Step;
+use crate::disk::{Step, lock_at, replace};
 use file::{Read, Sealed};
 use key::Key;
 use std::fmt;
@@ -319,8 +319,7 @@ impl Secrets {
             return Err(SecretError::Full);
         }
         let bytes = file::write(&key, &secrets)?;
-        disk::replace(&self.path(), &bytes, before)
-            .map_err(|source| self.failed("write", source))?;
+        replace(&self.path(), &bytes, before).map_err(|source| self.failed("write", source))?;
         Ok(changed)
     }
 
@@ -333,16 +332,13 @@ impl Secrets {
     }
 
     fn open(&self) -> Result<Option<File>, SecretError> {
-        disk::open_private(&self.path())
+        private::open_private(&self.path())
     }
 
     /// Waits until nobody else changes them; nobody does until this is dropped.
     fn lock(&self) -> Result<File, SecretError> {
         let path = self.directory.join("secrets.lock");
-        let failed = |source| SecretError::File { step: "lock", path: path.clone(), source };
-        let file = disk::make_lock(&path).map_err(failed)?;
-        file.lock().map_err(failed)?;
-        Ok(file)
+        lock_at(&path).map_err(|source| SecretError::File { step: "lock", path, source })
     }
 
     fn read(&self, file: File) -> Result<(Vec<Secret>, Key), SecretError> {

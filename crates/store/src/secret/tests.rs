@@ -179,7 +179,7 @@ fn every_flipped_bit_and_every_cut_is_noticed() {
 
 #[test]
 fn a_write_that_fails_at_any_step_leaves_the_old_or_the_new() {
-    use disk::Step::*;
+    use crate::disk::Step::*;
     for step in [Clear, Make, Write, Sync, Rename, SyncFolder] {
         let case = case();
         case.set("A", "old");
