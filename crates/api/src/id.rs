@@ -88,6 +88,7 @@ id!(KeyId, "key_", "an API key", "Names one key of the API; it is not the key's 
 id!(RequestId, "req_", "a request", "Names one request: in its answer and in the server's log.");
 id!(ApprovalId, "apr_", "an approval", "Names one thing that a person is asked to approve.");
 id!(SnapshotId, "snp_", "a snapshot", "Names one snapshot for good.");
+id!(BuildId, "bld_", "a build", "Names one build of a template for good.");
 id!(LayerId, "lay_", "a layer", "Names one layer of files on a host.");
 id!(ExecId, "exe_", "an exec", "Names one command that was started in a sandbox.");
 

@@ -29,6 +29,7 @@ pub mod secret;
 pub mod server;
 pub mod service;
 pub mod snapshot;
+pub mod template;
 pub mod time;
 pub mod usage;
 pub mod wait;

@@ -218,6 +218,10 @@ fn validate_fork(count: u32, sandbox: &CreateSandbox) -> Result<(), InvalidReque
         let reason = "cannot be chosen together with a snapshot";
         return Err(InvalidRequest::Malformed { field: "sandbox.image".to_owned(), reason });
     }
+    if sandbox.template.is_some() {
+        let reason = "cannot be chosen together with a snapshot";
+        return Err(InvalidRequest::Malformed { field: "sandbox.template".to_owned(), reason });
+    }
     sandbox.validate().map_err(|error| error.within("sandbox"))
 }
 

@@ -34,6 +34,7 @@ mod secrets;
 mod server;
 mod snapshots;
 mod sse;
+pub mod templates;
 mod wait;
 
 pub use approvals::ApprovalStream;

@@ -2,6 +2,7 @@
 
 use crate::audit;
 use crate::lifecycle::{Caps, Defaults};
+use crate::templates;
 use std::time::Duration;
 
 /// Settings of an engine.
@@ -13,6 +14,8 @@ pub struct Config {
     pub records_bytes_max: u64,
     /// Limits of the audit log.
     pub audit: audit::Limits,
+    /// What building templates may take.
+    pub templates: templates::Limits,
     /// The most that requests may ask for.
     pub caps: Caps,
     /// What holds where requests say nothing.
@@ -37,6 +40,7 @@ impl Default for Config {
             sandboxes_max: 1000,
             records_bytes_max: 1 << 30,
             audit: audit::Limits::default(),
+            templates: templates::Limits::default(),
             caps: Caps::default(),
             defaults: Defaults::default(),
             create_timeout: Duration::from_secs(600),

@@ -19,8 +19,10 @@ use atoll_api::id::{SandboxId, SnapshotId};
 use atoll_api::name::SandboxName;
 use atoll_api::ports::EXPOSURES_COUNT_MAX;
 use atoll_api::sandbox::{InvalidRequest, State, Tier};
+use atoll_api::template::TemplateRef;
 use std::error::Error;
 use std::fmt::Write as _;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +52,9 @@ pub enum StartError {
     /// The audit log cannot be used.
     #[error(transparent)]
     Audit(AuditError),
+    /// Files of templates cannot be used.
+    #[error("could not open the files of templates")]
+    Templates(#[source] io::Error),
     /// It cannot be told what is on the host.
     #[error("could not list what is on this host")]
     Inventory(#[source] BackendError),
@@ -91,6 +96,12 @@ pub enum CreateError {
     NoSnapshot {
         /// The id.
         id: SnapshotId,
+    },
+    /// There is no template, or no version of it, that is called so.
+    #[error("there is no template {template}")]
+    NoTemplate {
+        /// What was asked for.
+        template: TemplateRef,
     },
     /// The engine shuts down.
     #[error("the server shuts down")]
@@ -450,6 +461,12 @@ impl CreateError {
                 let next_step = "list the snapshots that there are";
                 let mut answer = hopeless(ErrorCode::Invalid, self, next_step);
                 answer.details.field = Some("snapshot".to_owned());
+                answer
+            }
+            Self::NoTemplate { .. } => {
+                let next_step = "list the templates that there are, or build it";
+                let mut answer = hopeless(ErrorCode::Invalid, self, next_step);
+                answer.details.field = Some("template".to_owned());
                 answer
             }
             Self::ShuttingDown => shutting_down(self),

@@ -13,6 +13,7 @@
 //! | which images there are, and how they come here | [`images`] |
 //! | what is secret | [`secrets`] |
 //! | what can be gone back to | [`snapshots`] |
+//! | how templates are built, and which there are | [`templates`] |
 //! | what may be reached | [`network`], [`gateway`] |
 //! | what sandboxes have used | [`usage`] |
 //! | what is told to who looks back later | [`audit`] |
@@ -46,6 +47,7 @@ pub mod secrets;
 mod services;
 pub mod snapshots;
 pub mod state;
+pub mod templates;
 mod told;
 pub mod usage;
 mod workspace;

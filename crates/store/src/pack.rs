@@ -45,7 +45,41 @@ pub fn pack(
     is_hidden: &dyn Fn(&Path, bool) -> bool,
     out: impl Write,
 ) -> Result<LeftOut, PackError> {
-    let mut packer = Packer { builder: Builder::new(out), is_hidden, left_out: LeftOut::default() };
+    pack_as(root, is_hidden, Times::Kept, out)
+}
+
+/// The same with one time for all, so that the same content gives the same archive.
+///
+/// # Errors
+/// What was written before is no archive.
+pub fn pack_alike(
+    root: &Path,
+    is_hidden: &dyn Fn(&Path, bool) -> bool,
+    out: impl Write,
+) -> Result<LeftOut, PackError> {
+    pack_as(root, is_hidden, Times::Alike, out)
+}
+
+/// Which times files have in an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Times {
+    /// Their own.
+    Kept,
+    /// [`ALIKE`].
+    Alike,
+}
+
+/// The 1st of January 2000. Zip archives, such as Python's wheels, can hold no time before 1980.
+const ALIKE: u64 = 946_684_800;
+
+fn pack_as(
+    root: &Path,
+    is_hidden: &dyn Fn(&Path, bool) -> bool,
+    times: Times,
+    out: impl Write,
+) -> Result<LeftOut, PackError> {
+    let left_out = LeftOut::default();
+    let mut packer = Packer { builder: Builder::new(out), is_hidden, times, left_out };
     packer.directory(root, Path::new(""))?;
     packer.builder.finish().map_err(PackError::Write)?;
     Ok(packer.left_out)
@@ -54,6 +88,7 @@ pub fn pack(
 struct Packer<'a, W: Write> {
     builder: Builder<W>,
     is_hidden: &'a dyn Fn(&Path, bool) -> bool,
+    times: Times,
     left_out: LeftOut,
 }
 
@@ -79,13 +114,13 @@ impl<W: Write> Packer<'_, W> {
         let failed = |source| PackError::Read { path: path.to_owned(), source };
         let kind = found.file_type();
         if kind.is_dir() {
-            let mut header = header(found, EntryType::Directory);
+            let mut header = self.header(found, EntryType::Directory);
             self.builder.append_data(&mut header, name, io::empty()).map_err(PackError::Write)?;
             return self.directory(path, name);
         }
         if kind.is_symlink() {
             let target = fs::read_link(path).map_err(failed)?;
-            let mut header = header(found, EntryType::Symlink);
+            let mut header = self.header(found, EntryType::Symlink);
             return self.builder.append_link(&mut header, name, target).map_err(PackError::Write);
         }
         if !kind.is_file() {
@@ -110,7 +145,7 @@ impl<W: Write> Packer<'_, W> {
         let failed = |source| PackError::Read { path: path.to_owned(), source };
         // The length that is promised is that of the file that was opened.
         let found = file.metadata().map_err(failed)?;
-        let mut header = header(&found, EntryType::Regular);
+        let mut header = self.header(&found, EntryType::Regular);
         header.set_size(found.len());
         let mut exact = Exact { file, left: found.len(), fault: None };
         let written = self.builder.append_data(&mut header, name, &mut exact);
@@ -120,23 +155,26 @@ impl<W: Write> Packer<'_, W> {
         }
     }
 
+    fn header(&self, found: &Metadata, kind: EntryType) -> Header {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_size(0);
+        header.set_mode(found.permissions().mode() & 0o777);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(match self.times {
+            Times::Kept => u64::try_from(found.mtime()).unwrap_or_default(),
+            Times::Alike => ALIKE,
+        });
+        header
+    }
+
     fn leave_out(&mut self, name: &Path, reason: String) {
         self.left_out.count += 1;
         if self.left_out.names.len() < TOLD_MAX {
             self.left_out.names.push((name.to_owned(), reason));
         }
     }
-}
-
-fn header(found: &Metadata, kind: EntryType) -> Header {
-    let mut header = Header::new_gnu();
-    header.set_entry_type(kind);
-    header.set_size(0);
-    header.set_mode(found.permissions().mode() & 0o777);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(u64::try_from(found.mtime()).unwrap_or_default());
-    header
 }
 
 /// As many bytes as the header has promised, or a fault.
@@ -208,6 +246,24 @@ mod tests {
         let mut whole = Vec::new();
         pack(root, &|_, _| false, &mut whole).unwrap();
         assert!(names(&whole).iter().any(|name| name == "secret/key"));
+    }
+
+    #[test]
+    fn the_same_content_gives_the_same_archive_whenever_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a");
+        let packed = |at: u64| {
+            fs::write(&file, "a").unwrap();
+            let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(at);
+            File::open(&file).unwrap().set_modified(at).unwrap();
+            let [mut alike, mut kept] = [Vec::new(), Vec::new()];
+            pack_alike(dir.path(), &|_, _| false, &mut alike).unwrap();
+            pack(dir.path(), &|_, _| false, &mut kept).unwrap();
+            (alike, kept)
+        };
+        let (first, second) = (packed(1_000_000_000), packed(1_000_000_007));
+        assert_eq!(first.0, second.0);
+        assert_ne!(first.1, second.1);
     }
 
     #[test]

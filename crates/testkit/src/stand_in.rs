@@ -4,11 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use crate::process::wait_until;
-use atoll_protocol::frame::{Decoder, Kind, header, put_json};
+use atoll_protocol::exec::{Ended, Outcome, Printed, Start};
+use atoll_protocol::frame::{Decoder, Kind, header, output_header, put_json};
 use atoll_protocol::hello::Hello;
 use atoll_protocol::ports::Listening;
 use atoll_protocol::problem::{Code, Problem};
-use atoll_protocol::request::{Reply, Request};
+use atoll_protocol::request::{Event, Reply, Request};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::AsFd as _;
@@ -28,6 +29,11 @@ pub struct StandIn {
     /// Every exec that is asked for runs and prints nothing, for ever, and nothing that is
     /// watched changes. Else a stand-in has neither.
     pub is_silent: bool,
+    /// What is to be done is noted here and counts as done: every exec ends at once, and its last
+    /// argument is noted; of files, where they come to.
+    pub done: Option<Arc<Mutex<Vec<String>>>>,
+    /// The last argument of execs that end with 3, having printed that to standard error.
+    pub failing: Arc<Mutex<Option<String>>>,
 }
 
 impl StandIn {
@@ -83,6 +89,16 @@ impl StandIn {
                 Ok(Reply::Started { is_new, status: crate::liar::status(id) })
             }
             Request::Watch(_) if goes_on => Ok(Reply::Done),
+            Request::Start(ref start) if self.done.is_some() => {
+                return self.exec(&mut stream, start);
+            }
+            Request::Unpack(ref unpack) if self.done.is_some() => {
+                if until(&mut stream, &mut decoder, Kind::End)?.is_none() {
+                    return Ok(());
+                }
+                self.note(unpack.path.to_string());
+                Ok(Reply::Unpacked { entries: 1, bytes: 1 })
+            }
             Request::Execs => Ok(Reply::Execs(Vec::new())),
             Request::HoldClock | Request::ReleaseClock | Request::Stop { .. } => Ok(Reply::Done),
             // What is sent is read first: who sends it learns of a fault on its own side.
@@ -107,6 +123,42 @@ impl StandIn {
             let soon = rustix::event::Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
             rustix::event::poll(&mut [], Some(&soon))?;
         }
+    }
+}
+
+impl StandIn {
+    fn note(&self, what: String) {
+        if let Some(done) = &self.done {
+            done.lock().unwrap().push(what);
+        }
+    }
+
+    /// An exec that has ended when it has begun.
+    fn exec(&self, stream: &mut UnixStream, start: &Start) -> std::io::Result<()> {
+        let last = start.command.arguments.last().unwrap().to_string();
+        let fails = self.failing.lock().unwrap().as_ref() == Some(&last);
+        self.note(last.clone());
+        let printed = if fails { last.into_bytes() } else { Vec::new() };
+        let stderr = Printed { bytes: printed.len() as u64, dropped_bytes: 0 };
+        let ended = Event::Ended(Ended {
+            outcome: Outcome::Exited(if fails { 3 } else { 0 }),
+            cause: None,
+            duration_us: 1,
+            cpu_us: 1,
+            max_rss_kib: 1,
+            fed_bytes: 0,
+            stdout: Printed::default(),
+            stderr,
+        });
+        let mut bytes = Vec::new();
+        let status = crate::liar::status(&start.id);
+        put_json(&mut bytes, Kind::Reply, &Reply::Started { is_new: true, status }).unwrap();
+        if fails {
+            bytes.extend(output_header(Kind::Stderr, 0, printed.len()));
+            bytes.extend(printed);
+        }
+        put_json(&mut bytes, Kind::Event, &ended).unwrap();
+        stream.write_all(&bytes)
     }
 }
 

@@ -52,6 +52,7 @@ pub use network::{
     BudgetsSection, NetworkMode, NetworkRule, NetworkSection, RuleList, SECRET_FILES,
     SecretBinding, SecretUse, UpstreamProxy, is_place_of_secrets,
 };
+pub(crate) use parse::{Lines, kind_of, line_at};
 pub use parse::{MAX_DOCUMENT_BYTES, ParseError, ParseErrorKind, ParseErrors, parse};
 pub(crate) use pattern::component_matches;
 pub use pattern::{EnvPattern, PathPattern, PatternError};

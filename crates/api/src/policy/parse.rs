@@ -9,7 +9,8 @@ pub use error::{ParseError, ParseErrorKind, ParseErrors};
 use super::document::{Document, Place};
 use super::keys::{KEYS, sections};
 use super::value::nearest;
-use item::{env_pattern, exec_pattern, file_name, host_path, kind_of, path_pattern, plain};
+pub(crate) use item::kind_of;
+use item::{env_pattern, exec_pattern, file_name, host_path, path_pattern, plain};
 use toml::de::{DeTable, DeValue};
 
 /// Longest document that is read, in bytes. A policy is a page or two; this keeps a
@@ -44,21 +45,21 @@ pub fn parse(bytes: &[u8]) -> Result<Document, ParseErrors> {
     }
 }
 
-fn line_at(bytes: &[u8], offset: usize) -> u32 {
+pub(crate) fn line_at(bytes: &[u8], offset: usize) -> u32 {
     let newlines = bytes[..offset.min(bytes.len())].iter().filter(|byte| **byte == b'\n').count();
     u32::try_from(newlines + 1).unwrap_or(u32::MAX)
 }
 
 /// Starts of lines, so that a line is found without counting from the top.
-struct Lines(Vec<usize>);
+pub(crate) struct Lines(Vec<usize>);
 
 impl Lines {
-    fn new(bytes: &[u8]) -> Self {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
         let newlines = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
         Self(newlines.map(|(at, _)| at + 1).collect())
     }
 
-    fn of(&self, offset: usize) -> u32 {
+    pub(crate) fn of(&self, offset: usize) -> u32 {
         let line = self.0.partition_point(|start| *start <= offset) + 1;
         u32::try_from(line).unwrap_or(u32::MAX)
     }

@@ -8,6 +8,7 @@ use crate::name::SandboxName;
 use crate::network::NetworkPolicy;
 use crate::object::{object, some_object};
 use crate::service::{SERVICES_COUNT_MAX, Service};
+use crate::template::TemplateRef;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -57,6 +58,11 @@ pub struct CreateSandbox {
     /// wants them names them again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<SnapshotId>,
+    /// The template that it begins with, in place of an image or a snapshot: its latest version, or
+    /// the one that is named as in `web@2`. Environment, limits and services are the template's where
+    /// nothing else is said here: variables one by one, everything else as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateRef>,
     /// Environment of everything that runs in it.
     #[serde(default)]
     pub env: Env,
@@ -99,6 +105,7 @@ impl Default for CreateSandbox {
             image: host_image(),
             image_pull: ImagePull::default(),
             snapshot: None,
+            template: None,
             env: Env::default(),
             limits: Limits::default(),
             labels: BTreeMap::new(),
@@ -258,6 +265,9 @@ impl CreateSandbox {
         }
         if self.snapshot.is_some() && self.image != host_image() {
             return malformed("image", "cannot be chosen together with a snapshot");
+        }
+        if self.template.is_some() && (self.image != host_image() || self.snapshot.is_some()) {
+            return malformed("template", "cannot be chosen together with an image or a snapshot");
         }
         self.env.validate()?;
         validate_labels(&self.labels)?;

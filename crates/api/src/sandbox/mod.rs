@@ -29,6 +29,7 @@ use crate::exec::ExecPattern;
 use crate::id::{SandboxId, SnapshotId};
 use crate::name::SandboxName;
 use crate::octets::Octets;
+use crate::template::TemplateRef;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -170,6 +171,9 @@ pub struct Sandbox {
     /// The snapshot that it came from, or that was taken of it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
+    /// The version of a template that it was made of, as in `web@2`; it may be gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateRef>,
     /// How strongly it is isolated.
     pub tier: Tier,
     /// Where the files are that it began with, if it was given any.

@@ -9,6 +9,7 @@ use atoll_api::id::SnapshotId;
 use atoll_api::image::ImagePull;
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::CreateSandbox;
+use atoll_api::template::TemplateRef;
 use atoll_store::pack::{LeftOut, PackError};
 use std::io::Write as _;
 use std::path::Path;
@@ -31,6 +32,9 @@ pub(crate) struct Args {
     /// The snapshot that it begins with, in place of an image
     #[arg(long, value_name = "ID", conflicts_with = "image")]
     snapshot: Option<SnapshotId>,
+    /// The template that it begins with, in place of an image: NAME, or NAME@VERSION
+    #[arg(long, value_name = "TEMPLATE", conflicts_with_all = ["image", "snapshot"])]
+    template: Option<TemplateRef>,
     /// Whether an image of a registry is pulled
     #[arg(long, value_name = "WHEN", value_enum, default_value = "missing")]
     pull: Pull,
@@ -96,6 +100,7 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         image: args.image,
         image_pull: args.pull.into(),
         snapshot: args.snapshot,
+        template: args.template,
         ..args.wanted.request()?
     };
     let source = match &args.workspace {

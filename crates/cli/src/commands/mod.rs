@@ -28,6 +28,7 @@ mod serve;
 mod shell;
 mod show;
 mod snapshot;
+mod template;
 mod usage;
 mod wait;
 mod wanted;
@@ -76,6 +77,7 @@ pub(crate) enum Command {
     Usage(usage::Args),
     Approvals(approvals::Args),
     Image(image::Args),
+    Template(template::Args),
     Keys(keys::Args),
     Secret(secret::Args),
     Completions(completions::Args),
@@ -115,6 +117,7 @@ impl Command {
             Self::Usage(args) => usage::run(args),
             Self::Approvals(args) => approvals::run(args),
             Self::Image(args) => image::run(args),
+            Self::Template(args) => template::run(args),
             Self::Keys(args) => keys::run(args),
             Self::Secret(args) => secret::run(args),
             Self::Completions(args) => completions::run(args),

@@ -36,6 +36,8 @@ pub struct Spec {
     /// The layer that it begins with, with all that are below that one. Only
     /// [`Backend::create`] looks at it.
     pub layer: Option<LayerId>,
+    /// Where commands begin; where the image says, or in the home, if nothing is said.
+    pub directory: Option<String>,
     /// How the machine is called inside.
     pub hostname: String,
     /// Environment of everything that runs in it.
@@ -223,6 +225,15 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Also when `progress` was told that nobody wants it any more.
     fn create(&self, id: SandboxId, spec: &Spec, progress: &Progress) -> Result<(), BackendError>;
+
+    /// What a sandbox is made of, its layers aside: the same text for two that are made of the
+    /// same. `image` is what it was called when it was made.
+    ///
+    /// # Errors
+    /// If it cannot be told.
+    fn ground(&self, _id: SandboxId, image: &str) -> Result<String, BackendError> {
+        Ok(image.to_owned())
+    }
 
     /// Starts the first process of a sandbox that has none.
     ///

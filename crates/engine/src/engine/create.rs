@@ -10,9 +10,10 @@ use crate::network::{Network, NetworkError, NetworkProblem};
 use crate::owner::{Begin, Creation, CreationFailure, Handle, Late, Owner, Waiter};
 use crate::records::{Once, Record};
 use crate::secrets::stored_name;
+use crate::snapshots::Kept;
 use crate::workspace::{Archive, Workspace};
 use atoll_api::exec::User;
-use atoll_api::id::{ID_BYTES, SandboxId};
+use atoll_api::id::{BuildId, ID_BYTES, SandboxId, SnapshotId};
 use atoll_api::network::NetworkPolicy;
 use atoll_api::sandbox::{CreateSandbox, InvalidRequest, Sandbox, Stage, State, Timeline};
 use atoll_api::service::{Ready, Service};
@@ -44,6 +45,13 @@ pub struct Beside {
     pub once: Option<Once>,
 }
 
+/// What a sandbox of a build begins with.
+pub(crate) struct ForBuild {
+    pub(crate) id: BuildId,
+    /// The files of what was done before, in place of an image.
+    pub(crate) snapshot: Option<SnapshotId>,
+}
+
 /// What became of a request for a place.
 enum Admission {
     /// It has one, and its creation is under way.
@@ -70,10 +78,20 @@ impl Engine {
     pub async fn create_with(
         &self,
         request: CreateSandbox,
+        beside: Beside,
+    ) -> Result<Sandbox, CreateError> {
+        self.create_for(request, beside, None).await
+    }
+
+    /// The same, for a build if there is one.
+    pub(crate) async fn create_for(
+        &self,
+        request: CreateSandbox,
         mut beside: Beside,
+        build: Option<ForBuild>,
     ) -> Result<Sandbox, CreateError> {
         let name = request.name.clone();
-        match self.admit(&request, &mut beside, Instant::now())? {
+        match self.admit(&request, &mut beside, build.as_ref(), Instant::now())? {
             Admission::Made(handle, waiter) => wait(&handle, Some(waiter)).await,
             Admission::Taken(handle) => Err(CreateError::NameTaken {
                 name: name.expect("only who has a name can find it taken"),
@@ -107,13 +125,14 @@ impl Engine {
         let mut tries = 0;
         loop {
             tries += 1;
-            let (handle, waiter, is_new) = match self.admit(&request, &mut beside, asked_at)? {
-                Admission::Made(handle, waiter) => (handle, Some(waiter), true),
-                Admission::Taken(handle) => {
-                    let waiter = handle.creation.as_ref().map(Waiter::join);
-                    (handle, waiter, false)
-                }
-            };
+            let (handle, waiter, is_new) =
+                match self.admit(&request, &mut beside, None, asked_at)? {
+                    Admission::Made(handle, waiter) => (handle, Some(waiter), true),
+                    Admission::Taken(handle) => {
+                        let waiter = handle.creation.as_ref().map(Waiter::join);
+                        (handle, waiter, false)
+                    }
+                };
             match wait(&handle, waiter).await {
                 // Given up by those who wanted it first, and not by this caller.
                 Err(CreateError::Cancelled { .. }) if !is_new && tries < TRIES => {}
@@ -127,9 +146,10 @@ impl Engine {
         &self,
         request: &CreateSandbox,
         beside: &mut Beside,
+        build: Option<&ForBuild>,
         asked_at: Instant,
     ) -> Result<Admission, CreateError> {
-        let mut record = resolve(&self.shared, request)?;
+        let mut record = resolve(&self.shared, request, build)?;
         let workspace = Workspace::asked_for(request, beside.archive.take())
             .map_err(|source| CreateError::Workspace { source: Arc::new(source) })?;
         if let Some(workspace) = &workspace {
@@ -236,14 +256,36 @@ pub(crate) fn network_can_be(
     Ok(understood)
 }
 
+/// The files that a sandbox is to begin with, with what goes along with them.
+fn begin_with(
+    shared: &Shared,
+    request: &CreateSandbox,
+    build: Option<&ForBuild>,
+) -> Result<Option<Kept>, CreateError> {
+    let gone = |id| CreateError::NoSnapshot { id };
+    if let Some(id) = build.and_then(|build| build.snapshot) {
+        return shared.snapshots.of_any(id).ok_or_else(|| gone(id)).map(Some);
+    }
+    if let Some(wanted) = &request.template {
+        let none = || CreateError::NoTemplate { template: wanted.clone() };
+        let version = shared.templates.version(wanted).ok_or_else(none)?;
+        let kept = shared.snapshots.of_any(version.snapshot).ok_or_else(none)?;
+        return Ok(Some(version.begin(kept)));
+    }
+    request.snapshot.map(|id| shared.snapshots.get(id).ok_or_else(|| gone(id))).transpose()
+}
+
 /// Turns a request into what will be recorded: checked, with defaults, within the caps
 /// and within what the tier can do.
-fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateError> {
+fn resolve(
+    shared: &Shared,
+    request: &CreateSandbox,
+    build: Option<&ForBuild>,
+) -> Result<Record, CreateError> {
     request.validate()?;
-    let from =
-        request.snapshot.map(|id| shared.snapshots.get(id).ok_or(CreateError::NoSnapshot { id }));
-    let from = from.transpose()?;
-    let filled = from.as_ref().map(|kept| kept.fill(request));
+    let from = begin_with(shared, request, build)?;
+    // What is for a build says all that it has.
+    let filled = from.as_ref().filter(|_| build.is_none()).map(|kept| kept.fill(request));
     let request = filled.as_ref().unwrap_or(request);
     let config = &shared.config;
     let limits = config.caps.limits(request.limits, config.defaults.limits)?;
@@ -267,10 +309,13 @@ fn resolve(shared: &Shared, request: &CreateSandbox) -> Result<Record, CreateErr
         state: State::Creating,
         cause: None,
         state_since: now,
-        image: request.image.clone(),
+        image: from.as_ref().map_or_else(|| request.image.clone(), |kept| kept.image.clone()),
         image_pull: request.image_pull,
         layer: from.as_ref().map(|kept| kept.layer),
-        snapshot: from.as_ref().map(|kept| kept.id),
+        snapshot: from.as_ref().filter(|kept| kept.build.is_none()).map(|kept| kept.id),
+        template: from.as_ref().and_then(|kept| kept.template.clone()),
+        directory: from.as_ref().and_then(|kept| kept.directory.clone()),
+        build: build.map(|build| build.id),
         tier,
         env: request.env.clone(),
         limits,

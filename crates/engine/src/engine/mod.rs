@@ -8,9 +8,10 @@ mod diff;
 mod expose;
 mod snapshot;
 mod start;
+mod template;
 
-pub(crate) use create::network_can_be;
 pub use create::{Beside, Got};
+pub(crate) use create::{ForBuild, network_can_be};
 pub use snapshot::FORKS_AT_ONCE;
 
 use crate::approvals::Approvals;
@@ -29,6 +30,7 @@ use crate::records::{CameTrue, Records, RecordsError};
 use crate::services::is_service;
 use crate::snapshots::Snapshots;
 use crate::state::Verb;
+use crate::templates::Templates;
 use crate::usage::Meter;
 use atoll_api::audit::{AUDIT_PAGE_COUNT_MAX, AuditKind};
 use atoll_api::exec::Exec;
@@ -73,6 +75,7 @@ pub(crate) struct Shared {
     /// The way out of all sandboxes, where the server has one.
     pub(crate) gateway: Option<Gateway>,
     pub(crate) snapshots: Snapshots,
+    pub(crate) templates: Templates,
     /// Names that have addresses in them.
     pub(crate) names: Kept,
     /// Turns true when the engine shuts down.

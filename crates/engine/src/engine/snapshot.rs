@@ -26,7 +26,7 @@ impl Engine {
         request: CreateSnapshot,
     ) -> Result<Snapshot, SnapshotError> {
         request.validate()?;
-        self.ask(id, |reply| Command::Snapshot { request, reply }).await
+        self.ask(id, |reply| Command::Snapshot { request, build: None, reply }).await
     }
 
     /// Puts a sandbox back to a snapshot: what it has kept since is gone. One that runs is stopped

@@ -10,10 +10,12 @@ use crate::directory::Directory;
 use crate::error::StartError;
 use crate::gateway::{Keeper as GatewayKeeper, Kept as KeptNames, Program};
 use crate::oversight::Oversight;
-use crate::owner::{Begin, Owner};
+use crate::owner::{Begin, Command, Owner, Reply};
 use crate::reconcile::{self, Action, Plan};
-use crate::records::{Change, Fate, Record, Records};
+use crate::records::{Change, Fate, Record, Records, TemplateChange};
 use crate::snapshots::{self, How, Kept, Snapshots};
+use crate::state::Verb;
+use crate::templates::{self, KeptBuild, Templates};
 use crate::told;
 use crate::usage::Meter;
 use atoll_api::id::{SandboxId, SnapshotId};
@@ -23,7 +25,7 @@ use atoll_store::secret::Secrets;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::{self, JoinSet};
 
 /// How long what is written may not be on the disk yet.
@@ -68,6 +70,7 @@ impl Engine {
         let (host_clock, begun_at) = (clock.clone(), clock.now());
         let beside = path.parent().unwrap_or(Path::new(".")).to_owned();
         let names = KeptNames::of(&beside);
+        let state = beside.clone();
         let looked = task::spawn_blocking(move || {
             let (records, known) =
                 Records::open(&path, config.records_bytes_max).map_err(StartError::Records)?;
@@ -80,10 +83,14 @@ impl Engine {
             drop(oversight.secrets_now());
             let meter = Meter::new(known.usage, &known.records, begun_at);
             let plan = reconcile::plan(known.records, &inventory);
-            let (taken, unmade) = snapshots_found(known.snapshots, &*host)?;
-            Ok((records, plan, known.came_true, known.approvals, oversight, meter, taken, unmade))
+            let taken = snapshots_found(known.snapshots, &*host)?;
+            let broken_off = templates::broken_off(&known.templates.builds);
+            let templates = Templates::open(config.templates, &state, known.templates);
+            let templates = (templates.map_err(StartError::Templates)?, broken_off);
+            let (came_true, approvals) = (known.came_true, known.approvals);
+            Ok((records, plan, came_true, approvals, oversight, meter, taken, templates))
         });
-        let (records, plan, came_true, asked, oversight, meter, snapshots, unmade) =
+        let (records, plan, came_true, asked, oversight, meter, (snapshots, unmade), templates) =
             looked.await.expect("neither of them panics")?;
         let (oversight, meter) = (Arc::new(oversight), Arc::new(meter));
         let (approvals, keeper) = Approvals::new(asked, oversight.clone());
@@ -102,6 +109,7 @@ impl Engine {
             oversight,
             approvals,
             snapshots: Snapshots::new(snapshots),
+            templates: templates.0,
             meter,
             closing: watch::Sender::new(false),
             directory: Mutex::new(Directory::new(config.sandboxes_max)),
@@ -121,8 +129,12 @@ impl Engine {
         if let Some(keeper) = gateway_keeper {
             engine.spawn(keep_gateway(engine.shared.clone(), keeper));
         }
+        let of_builds = plan.known.iter().filter(|(record, _)| record.build.is_some());
+        let of_builds: Vec<_> = of_builds.map(|(record, _)| record.id).collect();
         engine.carry_out(plan).await;
+        engine.end_builds(templates.1, of_builds).await;
         engine.spawn(snapshots::keep(engine.shared.clone()));
+        engine.spawn(templates::keep(engine.shared.clone()));
         Ok(engine)
     }
 
@@ -137,6 +149,27 @@ impl Engine {
         }
         for id in plan.unknown {
             self.spawn(remove_unknown(self.shared.clone(), id));
+        }
+    }
+
+    /// Says of builds that they failed, as the server ended that carried them out, and has their
+    /// sandboxes removed.
+    async fn end_builds(&self, builds: Vec<KeptBuild>, sandboxes: Vec<SandboxId>) {
+        let change = |build: KeptBuild| TemplateChange::Build(Box::new(build));
+        let mut failed = builds;
+        failed.iter_mut().for_each(|build| build.shown.ended_at = Some(self.shared.clock.now()));
+        self.shared.templates.broke_off(&failed);
+        if !failed.is_empty() {
+            let changes = failed.into_iter().map(change).collect();
+            // What cannot be written is found out again by the next start.
+            self.shared.records.save_templates(changes).await.unwrap_or_default();
+        }
+        for id in sandboxes {
+            let Ok(handle) = self.handle(id) else { continue };
+            // Nobody waits for it: it is removed as one that somebody deletes.
+            let reply = Reply(oneshot::channel().0);
+            let delete = Command::Do { verb: Verb::Delete, reply };
+            handle.mailbox.try_send(delete).unwrap_or_default();
         }
     }
 

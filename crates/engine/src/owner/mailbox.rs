@@ -10,7 +10,7 @@ use crate::lifecycle::HoldId;
 use crate::records::RecordsError;
 use crate::services::Statuses;
 use crate::state::Verb;
-use atoll_api::id::{SandboxId, SnapshotId};
+use atoll_api::id::{BuildId, SandboxId, SnapshotId};
 use atoll_api::network::NetworkPolicy;
 use atoll_api::sandbox::{HoldCause, Lifecycle, Sandbox};
 use atoll_api::snapshot::{CreateSnapshot, Snapshot};
@@ -59,6 +59,8 @@ pub(crate) enum Command {
     },
     Snapshot {
         request: CreateSnapshot,
+        /// The build that it is for, if it is for one.
+        build: Option<BuildId>,
         reply: Reply<Snapshot, SnapshotError>,
     },
     Restore {

@@ -231,7 +231,9 @@ impl Owner {
                 self.publish();
             }
             Command::Expose { wanted, reply } => reply.give(self.expose(wanted).await),
-            Command::Snapshot { request, reply } => reply.give(self.snapshot(&request).await),
+            Command::Snapshot { request, build, reply } => {
+                reply.give(self.snapshot(&request, build).await);
+            }
             Command::Restore { snapshot, reply } => {
                 let restored = self.restore(snapshot).await;
                 reply.give(restored.map(|()| self.view.borrow().clone()));

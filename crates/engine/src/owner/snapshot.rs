@@ -6,7 +6,7 @@ use crate::error::{OperationError, SnapshotError};
 use crate::records::Fate;
 use crate::snapshots::{How, Kept};
 use atoll_api::audit::AuditKind;
-use atoll_api::id::{ID_BYTES, LayerId, SnapshotId};
+use atoll_api::id::{BuildId, ID_BYTES, LayerId, SnapshotId};
 use atoll_api::sandbox::{EventKind, State};
 use atoll_api::snapshot::{CreateSnapshot, Snapshot, SnapshotWay};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ impl Owner {
     pub(super) async fn snapshot(
         &mut self,
         request: &CreateSnapshot,
+        build: Option<BuildId>,
     ) -> Result<Snapshot, SnapshotError> {
         let id = self.record.id;
         let processes = self.can_snapshot()?;
@@ -29,6 +30,7 @@ impl Owner {
         let snapshot = SnapshotId::from_random(snapshot.map_err(unmade)?);
         let layer = LayerId::from_random(layer.map_err(unmade)?);
         let mut kept = Kept::of(&self.record, snapshot, layer, request, self.shared.clock.now());
+        kept.build = build;
         kept.parent = kept.parent.filter(|parent| self.shared.snapshots.get(*parent).is_some());
         let (shared, begun) = (self.shared.clone(), Instant::now());
         shared.snapshots.begin(kept.clone(), &shared.records).await?;

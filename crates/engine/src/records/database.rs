@@ -70,6 +70,7 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT, WITHOUT ROWID;
 ",
     super::usage::MIGRATION,
+    super::templates::MIGRATION,
 ];
 
 /// Why the records cannot be opened, read or written.

@@ -17,11 +17,13 @@
 mod database;
 mod record;
 mod snapshots;
+mod templates;
 mod usage;
 
 pub use database::{Database, EVENTS_KEPT, ONCE_KEPT, ONCE_KEPT_FOR, RecordsError};
 pub use record::Record;
 pub use snapshots::SnapshotChange;
+pub use templates::{KnownTemplates, TemplateChange};
 pub use usage::{GONE_KEPT, LABELS_KEPT};
 
 use crate::approvals::book as approvals;
@@ -109,6 +111,8 @@ pub struct Known {
     pub snapshots: Vec<Kept>,
     /// What the sandboxes have used.
     pub usage: Vec<Tally>,
+    /// Templates, with all that belongs to them.
+    pub templates: KnownTemplates,
 }
 
 enum Job {
@@ -123,6 +127,10 @@ enum Job {
     },
     Snapshots {
         changes: Vec<SnapshotChange>,
+        reply: oneshot::Sender<Result<(), RecordsError>>,
+    },
+    Templates {
+        changes: Vec<TemplateChange>,
         reply: oneshot::Sender<Result<(), RecordsError>>,
     },
     SaveUsage {
@@ -164,8 +172,8 @@ impl Records {
         database.limit(bytes_max)?;
         let (records, came_true) = (database.load()?, database.came_true()?);
         let (approvals, snapshots) = (database.approvals()?, database.snapshots()?);
-        let usage = database.usage_of_all()?;
-        let known = Known { records, came_true, approvals, snapshots, usage };
+        let (usage, templates) = (database.usage_of_all()?, database.templates()?);
+        let known = Known { records, came_true, approvals, snapshots, usage, templates };
         let (jobs, queue) = mpsc::channel(QUEUE);
         let events = broadcast::Sender::new(EVENTS_BEHIND);
         let listeners = events.clone();
@@ -217,6 +225,17 @@ impl Records {
     pub async fn save_snapshots(&self, changes: Vec<SnapshotChange>) -> Result<(), RecordsError> {
         let (reply, answer) = oneshot::channel();
         self.ask(Job::Snapshots { changes, reply }).await;
+        self.written.notify_one();
+        answer.await.expect("the writer answers every job")
+    }
+
+    /// Writes what has changed of templates, all of it or nothing.
+    ///
+    /// # Errors
+    /// Nothing was written then.
+    pub async fn save_templates(&self, changes: Vec<TemplateChange>) -> Result<(), RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::Templates { changes, reply }).await;
         self.written.notify_one();
         answer.await.expect("the writer answers every job")
     }
@@ -343,6 +362,9 @@ fn serve(
             }
             Job::Snapshots { changes, reply } => {
                 drop(reply.send(database.save_snapshots(&changes)));
+            }
+            Job::Templates { changes, reply } => {
+                drop(reply.send(database.save_templates(&changes)));
             }
             Job::SaveUsage { tallies, reply } => drop(reply.send(database.save_usage(&tallies))),
             Job::UsageOf { id, reply } => drop(reply.send(database.usage_of(id))),

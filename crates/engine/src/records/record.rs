@@ -4,12 +4,13 @@ use crate::backend::Spec;
 use crate::exposure::Exposures;
 use crate::gateway::Remembered;
 use atoll_api::exec::ExecPattern;
-use atoll_api::id::{LayerId, SandboxId, SnapshotId};
+use atoll_api::id::{BuildId, LayerId, SandboxId, SnapshotId};
 use atoll_api::image::ImagePull;
 use atoll_api::name::SandboxName;
 use atoll_api::octets::Octets;
 use atoll_api::sandbox::{Env, Hold, Lifecycle, Limits, Sandbox, State, Tier, Timeline};
 use atoll_api::service::Service;
+use atoll_api::template::TemplateRef;
 use atoll_api::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -44,6 +45,15 @@ pub struct Record {
     /// The snapshot that it came from, or that was taken of it last.
     #[serde(default)]
     pub snapshot: Option<SnapshotId>,
+    /// The version of a template that it was made of.
+    #[serde(default)]
+    pub template: Option<TemplateRef>,
+    /// Where its commands begin, if its image is not to say that.
+    #[serde(default)]
+    pub directory: Option<String>,
+    /// The build that it was made for.
+    #[serde(default)]
+    pub build: Option<BuildId>,
     /// The tier of the backend that made it.
     pub tier: Tier,
     /// Its environment.
@@ -89,6 +99,7 @@ impl Record {
             image: self.image.clone(),
             pull: self.image_pull,
             layer: self.layer,
+            directory: self.directory.clone(),
             hostname: self.hostname(),
             env,
             limits: self.limits,
@@ -119,6 +130,7 @@ impl Record {
             cause: self.cause.clone(),
             image: self.image.clone(),
             snapshot_id: self.snapshot,
+            template: self.template.clone(),
             tier: self.tier,
             workspace: self.workspace.clone(),
             exec_ask: self.exec_ask.clone(),

@@ -3,13 +3,14 @@
 use crate::backend::Taken;
 use crate::records::Record;
 use atoll_api::exec::ExecPattern;
-use atoll_api::id::{LayerId, SandboxId, SnapshotId};
+use atoll_api::id::{BuildId, LayerId, SandboxId, SnapshotId};
 use atoll_api::name::SandboxName;
 use atoll_api::network::NetworkPolicy;
 use atoll_api::octets::Octets;
 use atoll_api::sandbox::{CreateSandbox, Env, Limits, Tier};
 use atoll_api::service::Service;
 use atoll_api::snapshot::{CreateSnapshot, Snapshot, SnapshotWay};
+use atoll_api::template::TemplateRef;
 use atoll_api::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,6 +44,16 @@ pub struct Kept {
     pub labels: BTreeMap<String, String>,
     /// What the sandbox was made of.
     pub image: String,
+    /// The version of a template that the sandbox was made of.
+    #[serde(default)]
+    pub template: Option<TemplateRef>,
+    /// Where its commands began, if its image was not to say that.
+    #[serde(default)]
+    pub directory: Option<String>,
+    /// It was taken by this build of a template, to which it belongs: it is neither shown nor
+    /// deleted as others are.
+    #[serde(default)]
+    pub build: Option<BuildId>,
     /// Its tier.
     pub tier: Tier,
     /// Its environment.
@@ -114,6 +125,9 @@ impl Kept {
             expires_at: request.delete_after_ms.map(|ms| now.after(Duration::from_millis(ms))),
             labels: request.labels.clone(),
             image: record.image.clone(),
+            template: record.template.clone(),
+            directory: record.directory.clone(),
+            build: None,
             tier: record.tier,
             env: record.env.clone(),
             limits: record.limits,

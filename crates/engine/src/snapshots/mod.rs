@@ -13,7 +13,7 @@ pub use kept::{How, Kept};
 
 use crate::error::SnapshotError;
 use crate::records::{Records, SnapshotChange};
-use atoll_api::id::{LayerId, SnapshotId};
+use atoll_api::id::{LayerId, SandboxId, SnapshotId};
 use atoll_api::snapshot::{ListSnapshots, Snapshot, SnapshotPage};
 use atoll_api::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,9 +55,21 @@ impl Snapshots {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One that was taken.
+    /// One that was taken, and that belongs to no template.
     pub(crate) fn get(&self, id: SnapshotId) -> Option<Kept> {
+        self.of_any(id).filter(|kept| kept.build.is_none())
+    }
+
+    /// One that was taken, whatever it belongs to.
+    pub(crate) fn of_any(&self, id: SnapshotId) -> Option<Kept> {
         self.kept().get(&id).filter(|kept| kept.taken.is_some()).cloned()
+    }
+
+    /// Those that were taken by builds, each with the sandbox that it was taken of.
+    pub(crate) fn of_builds(&self) -> Vec<(SnapshotId, SandboxId)> {
+        let kept = self.kept();
+        let taken = kept.values().filter(|kept| kept.build.is_some() && kept.taken.is_some());
+        taken.map(|kept| (kept.id, kept.sandbox)).collect()
     }
 
     /// A page of those that were taken.
@@ -70,7 +82,8 @@ impl Snapshots {
             // One that is gone is known by nothing but its place, so the list begins anew.
             all.iter().position(|(_, id)| *id == after).map_or(0, |at| at + 1)
         });
-        let views = all[from..].iter().filter_map(|(_, id)| kept.get(id)?.view());
+        let shown = all[from..].iter().filter_map(|(_, id)| kept.get(id));
+        let views = shown.filter(|kept| kept.build.is_none()).filter_map(Kept::view);
         let mut snapshots: Vec<Snapshot> =
             views.filter(|view| request.wants(view)).take(count + 1).collect();
         let has_more = snapshots.len() > count;

@@ -15,4 +15,5 @@ mod records;
 mod restart;
 mod snapshots;
 mod support;
+mod templates;
 mod usage;

@@ -9,6 +9,7 @@
 
 mod approvals;
 mod audit;
+mod builds;
 mod denials;
 mod events;
 mod execs;
@@ -23,6 +24,7 @@ mod secrets;
 mod server;
 mod services;
 mod snapshots;
+mod templates;
 mod usage;
 mod wait;
 
@@ -35,6 +37,7 @@ use crate::request;
 use atoll_api::error::ErrorCode;
 use atoll_api::image::ImageProgress;
 use atoll_api::sandbox::Event;
+use atoll_api::template::BuildLogEntry;
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use sandboxes::LabelFilter;
@@ -82,6 +85,7 @@ pub fn openapi() -> OpenApi {
         (LabelFilter::name().into_owned(), LabelFilter::schema()),
         (UsageFormat::name().into_owned(), UsageFormat::schema()),
         (ImageProgress::name().into_owned(), ImageProgress::schema()),
+        (BuildLogEntry::name().into_owned(), BuildLogEntry::schema()),
     ];
     Event::schemas(&mut more);
     execs::schemas(&mut more);
@@ -96,6 +100,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(sandboxes::routes())
         .merge(approvals::routes())
         .merge(audit::routes())
+        .merge(builds::routes())
         .merge(denials::routes())
         .merge(events::routes())
         .merge(execs::routes())
@@ -107,6 +112,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(server::routes())
         .merge(services::routes())
         .merge(snapshots::routes())
+        .merge(templates::routes())
         .merge(usage::routes())
         .merge(git::routes())
         .merge(images::routes())

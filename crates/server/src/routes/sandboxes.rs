@@ -114,7 +114,7 @@ async fn create(
     wanted: Wanted,
 ) -> Result<Response, Failure> {
     let Wanted { request, beside, fault } = wanted;
-    may_name_image(caller, &request)?;
+    may_name(caller, &request.image)?;
     may_have_network(caller, &request)?;
     let Some(key) = IdempotencyKey::of(caller, &headers)? else {
         let made = app.create(request, beside).await;
@@ -129,9 +129,9 @@ async fn create(
 }
 
 /// A path is read with the server's rights, so it is for those who may do everything.
-fn may_name_image(caller: Caller, request: &CreateSandbox) -> Result<(), Failure> {
-    let is_host = request.image == "host";
-    if !is_host && is_for_admins(&request.image) && caller.scope() < Scope::Admin {
+pub(super) fn may_name(caller: Caller, image: &str) -> Result<(), Failure> {
+    let is_host = image == "host";
+    if !is_host && is_for_admins(image) && caller.scope() < Scope::Admin {
         return Err(Failure::scope(Scope::Admin));
     }
     Ok(())
@@ -165,7 +165,7 @@ async fn get_or_create(
     wanted: Wanted,
 ) -> Result<Response, Failure> {
     let Wanted { mut request, beside, fault } = wanted;
-    may_name_image(caller, &request)?;
+    may_name(caller, &request.image)?;
     may_have_network(caller, &request)?;
     let Named::Name(name) = named else {
         return Err(Failure::field("sandbox", "a sandbox cannot be made with a given id")

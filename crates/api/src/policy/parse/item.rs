@@ -197,7 +197,7 @@ pub(super) fn env_name(text: &str) -> Result<String, ValueError> {
     Ok(text.to_owned())
 }
 
-pub(super) fn kind_of(value: &DeValue<'_>) -> &'static str {
+pub(crate) fn kind_of(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",
         DeValue::Integer(_) => "a whole number",

@@ -361,6 +361,13 @@ impl Backend for Container {
         self.compare_layers(before, after, image, most, progress)
     }
 
+    fn ground(&self, id: SandboxId, image: &str) -> Result<String, BackendError> {
+        // The file or directory that it leads to is named by a digest, but for a root file system
+        // that is somebody's directory.
+        let root = self.places.top(id).image()?;
+        Ok(root.map_or_else(|| image.to_owned(), |root| root.display().to_string()))
+    }
+
     fn measure(&self, id: SandboxId) -> Result<Measured, BackendError> {
         let events =
             self.running(id)?.events().map_err(|error| host::other("read what it used", error))?;

@@ -133,9 +133,10 @@ pub(super) fn order(
         machine_id: Some(machine_id(id)),
         private_bytes: PRIVATE_BYTES,
         environment: environment.into_iter().map(variable).collect::<Result<_, _>>()?,
-        directory: match image::workdir(&settings) {
-            Some(workdir) => octets(workdir)?,
-            None => octets(&home())?,
+        directory: match (&spec.directory, image::workdir(&settings)) {
+            (Some(directory), _) => octets(Path::new(directory))?,
+            (None, Some(workdir)) => octets(workdir)?,
+            (None, None) => octets(&home())?,
         },
         group: None,
         open_files: None,

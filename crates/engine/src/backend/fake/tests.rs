@@ -8,6 +8,7 @@ fn spec() -> Spec {
         image: "host".to_owned(),
         pull: atoll_api::image::ImagePull::Missing,
         layer: None,
+        directory: None,
         hostname: "web".to_owned(),
         env: Env::default(),
         limits: Limits::default(),

@@ -16,6 +16,7 @@ fn every_server_has_the_listeners_of_a_captured_network() {
         image: "host".to_owned(),
         pull: atoll_api::image::ImagePull::Missing,
         layer: None,
+        directory: None,
         hostname: "web".to_owned(),
         env: atoll_api::sandbox::Env::default(),
         limits: atoll_api::sandbox::Limits::default(),
