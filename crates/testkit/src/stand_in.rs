@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use crate::process::wait_until;
-use atoll_protocol::exec::{Ended, Outcome, Printed, Start};
+use atoll_protocol::exec::{Ended, Outcome, Printed, Start, Status};
 use atoll_protocol::frame::{Decoder, Kind, header, output_header, put_json};
 use atoll_protocol::hello::Hello;
 use atoll_protocol::ports::Listening;
@@ -151,7 +151,8 @@ impl StandIn {
             stderr,
         });
         let mut bytes = Vec::new();
-        let status = crate::liar::status(&start.id);
+        let arguments = start.command.arguments.clone();
+        let status = Status { arguments, ..crate::liar::status(&start.id) };
         put_json(&mut bytes, Kind::Reply, &Reply::Started { is_new: true, status }).unwrap();
         if fails {
             bytes.extend(output_header(Kind::Stderr, 0, printed.len()));

@@ -32,6 +32,16 @@ LEFT_OUT = {
     "get_metrics": "for what collects metrics",
     "get_openapi": "for tools",
     "ask_approval": "for `atoll apply`",
+    "build_template": "templates are built by `atoll template`",
+    "list_builds": "likewise",
+    "get_build": "likewise",
+    "get_build_logs": "likewise",
+    "cancel_build": "likewise",
+    "get_build_files": "likewise",
+    "send_build_files": "likewise",
+    "list_templates": "likewise",
+    "get_template": "likewise",
+    "delete_template": "likewise",
 }
 """Operations without a verb."""
 
@@ -40,6 +50,8 @@ UNSENT = {
     "list_denials.within_ms": "the result of a command has those of its time",
     "fork_snapshot.sandbox.image": "the snapshot is in its place",
     "fork_sandbox.sandbox.image": "likewise",
+    "fork_snapshot.sandbox.template": "likewise",
+    "fork_sandbox.sandbox.template": "likewise",
     "fork_snapshot.sandbox.snapshot": "it is in the path",
     "fork_sandbox.sandbox.snapshot": "it is one of the sandbox in the path",
     "fork_snapshot.sandbox.workspace": "it begins with the files of the snapshot",
@@ -207,6 +219,8 @@ def keep_and_fork(client: atoll.Atoll, sandbox: atoll.Sandbox, making: dict[str,
     sandbox.fork(count=2, name="x", snapshot_labels={"a": "b"}, snapshot_delete_after=1, **making)
     sandbox.restore(snapshot)
     client.create(snapshot=snapshot)
+    client.create(template="web@2")
+    client.get_or_create("web", template="web")
     list(client.snapshots.list(sandbox="web", labels={"a": "b"}, page_count=1))
     client.snapshots.get("snp_1")
     client.snapshots.delete("snp_1")

@@ -33,6 +33,16 @@ const LEFT_OUT = {
   get_metrics: "for what collects metrics",
   get_openapi: "for tools",
   ask_approval: "for `atoll apply`",
+  build_template: "templates are built by `atoll template`",
+  list_builds: "likewise",
+  get_build: "likewise",
+  get_build_logs: "likewise",
+  cancel_build: "likewise",
+  get_build_files: "likewise",
+  send_build_files: "likewise",
+  list_templates: "likewise",
+  get_template: "likewise",
+  delete_template: "likewise",
 };
 
 /** What requests may have and the SDK never says. */
@@ -221,6 +231,7 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
     image: "host",
     imagePull: "always" as const,
     snapshot: "snp_1",
+    template: "web@2",
     env: { A: "b" },
     labels: { a: "b" },
     limits: { memoryBytes: 1 },

@@ -268,6 +268,8 @@ fn a_file_of_version_1_is_read() {
         services: Vec::new(),
         exec_ask: Vec::new(),
         workspace: None,
+        template: None,
+        directory: None,
         ..record(1, Some("web"))
     };
     assert_eq!(database.load().unwrap(), [old]);

@@ -191,6 +191,7 @@ class SandboxInfo:
     lease_ends_at: datetime | None = None
     workspace: str | None = None
     snapshot_id: str | None = None
+    template: str | None = None
     cause: str | None = None
 
 

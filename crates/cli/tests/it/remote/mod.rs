@@ -12,6 +12,7 @@ mod sandboxes;
 mod secret;
 mod snapshots;
 mod start;
+mod templates;
 mod terminal;
 mod under_kill;
 mod workspace;

@@ -86,6 +86,7 @@ class AsyncAtoll:
         image: str | None = None,
         image_pull: ImagePull | None = None,
         snapshot: AsyncSnapshot | str | None = None,
+        template: str | None = None,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
@@ -100,15 +101,16 @@ class AsyncAtoll:
         """Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks.
 
         `files` is a local directory that it begins with, all of it. Then there is no sandbox if the connection breaks.
-        With a `snapshot`, or its id, it begins as that, in place of an image. It reaches what `network` says, and nothing
-        where nothing is said. Commands like one of `exec_ask`, as in `git push *`, wait for somebody who approves: see
-        `exec`.
+        With a `snapshot`, or its id, or a `template`, as `web` or `web@2`, it begins as that, in place of an image. It
+        reaches what `network` says, and nothing where nothing is said. Commands like one of `exec_ask`, as in
+        `git push *`, wait for somebody who approves: see `exec`.
         """
         request = body(
             name=name,
             image=image,
             image_pull=image_pull,
             snapshot=id_of(snapshot),
+            template=template,
             env=env,
             labels=labels,
             limits=limits,
@@ -151,6 +153,7 @@ class AsyncAtoll:
         image: str | None = None,
         image_pull: ImagePull | None = None,
         snapshot: AsyncSnapshot | str | None = None,
+        template: str | None = None,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
@@ -166,6 +169,7 @@ class AsyncAtoll:
             image=image,
             image_pull=image_pull,
             snapshot=id_of(snapshot),
+            template=template,
             env=env,
             labels=labels,
             limits=limits,
