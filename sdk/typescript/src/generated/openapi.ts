@@ -489,6 +489,160 @@ export interface components {
             /** @description What happened. */
             what: components["schemas"]["AuditKind"];
         };
+        /** @description A build of a template. */
+        Build: {
+            /** @description When it was asked for. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description When it ended. */
+            endedAt?: components["schemas"]["Timestamp"];
+            /** @description Its id. */
+            id: components["schemas"]["BuildId"];
+            /** @description Of which template. */
+            name: components["schemas"]["TemplateName"];
+            /** @description Why it failed or was cancelled. */
+            reason?: components["schemas"]["BuildReason"];
+            /** @description The sandbox in which it is done, while there is one. */
+            sandboxId?: components["schemas"]["SandboxId"];
+            /** @description How it is. */
+            state: components["schemas"]["BuildState"];
+            /**
+             * Format: int32
+             * @description Which step is under way or was the last, from 1; 0 before the first.
+             */
+            step: number;
+            /**
+             * Format: int32
+             * @description How many of them, from the first, were not done because an earlier build had done them.
+             */
+            stepsCachedCount: number;
+            /**
+             * Format: int32
+             * @description How many steps it has.
+             */
+            stepsCount: number;
+            /**
+             * Format: int32
+             * @description The version that it made.
+             */
+            version?: number;
+        };
+        /** @description Files that a build can copy. */
+        BuildFiles: {
+            /** @description Which. */
+            files: components["schemas"]["FilesDigest"];
+            /** @description Whether they are here. */
+            present: boolean;
+        };
+        /**
+         * @description Names one build of a template for good.
+         * @example bld_0001020304050607abff
+         */
+        BuildId: string;
+        /** @description A part of a build's log. */
+        BuildLog: {
+            /**
+             * @description Its lines. Those before the first are not kept any more if that has a larger offset than
+             *     was asked for.
+             */
+            entries: components["schemas"]["BuildLogEntry"][];
+            /**
+             * Format: int64
+             * @description What to ask for the next part with, as `offset`.
+             */
+            next: number;
+            /**
+             * @description How the build was after these lines: where nothing comes after it, the log is whole when a
+             *     part has no lines.
+             */
+            state: components["schemas"]["BuildState"];
+        };
+        /** @description A line of a build's log. */
+        BuildLogEntry: {
+            /** @description When it was written. */
+            at: components["schemas"]["Timestamp"];
+            /** @description The line, without its end. */
+            message: string;
+            /**
+             * Format: int64
+             * @description Its number, from 0.
+             */
+            offset: number;
+            /**
+             * Format: int32
+             * @description Of which step, from 1; absent if of none.
+             */
+            step?: number;
+            /** @description From where it comes. */
+            stream: components["schemas"]["BuildStream"];
+        };
+        /** @description Why a build made nothing. */
+        BuildReason: {
+            /**
+             * Format: int32
+             * @description What a command ended with.
+             */
+            exitCode?: number;
+            /** @description In words. */
+            message: string;
+            /** @description The last of what it printed. */
+            output?: string;
+            /**
+             * Format: int32
+             * @description The step that failed, from 1; absent if it was none of them.
+             */
+            step?: number;
+        };
+        /**
+         * @description How a build is.
+         * @enum {string}
+         */
+        BuildState: "waiting" | "building" | "ready" | "failed" | "cancelled";
+        /**
+         * @description From where a line of a build's log comes.
+         * @enum {string}
+         */
+        BuildStream: "build" | "stdout" | "stderr";
+        /** @description Asks for a template to be built. What its last build made becomes its latest version. */
+        BuildTemplate: {
+            /** @description What it is built on, as for a sandbox: `host`, or an image. */
+            image?: string;
+            /** @description Whether an image of a registry is pulled. */
+            imagePull?: components["schemas"]["ImagePull"];
+            /**
+             * Format: int32
+             * @description How many versions are kept, this one included: older ones are deleted when it is there. All
+             *     where nothing is said.
+             */
+            keep?: number;
+            /** @description What the build may use, and sandboxes of the template where their request says nothing else. */
+            limits?: components["schemas"]["Limits"];
+            /** @description Its name. */
+            name: components["schemas"]["TemplateName"];
+            /**
+             * @description What the steps may reach; nothing but their own loopback where nothing is said. Sandboxes
+             *     of the template have no network because of it.
+             */
+            network?: components["schemas"]["NetworkPolicy"];
+            /** @description Do every step anew, whatever was done before. */
+            noCache?: boolean;
+            /**
+             * @description What runs whenever a sandbox of it does. It is started once while the template is built, and
+             *     must be ready then.
+             */
+            start?: components["schemas"]["TemplateStart"];
+            /** @description What is done, one after the other. */
+            steps?: components["schemas"]["TemplateStep"][];
+            /**
+             * @description The template that it is built on, in place of an image: with its files, variables,
+             *     directory and user. Its start command is not taken over.
+             */
+            template?: components["schemas"]["TemplateRef"];
+        };
+        /** @description The builds that are remembered. */
+        Builds: {
+            /** @description The latest first. */
+            builds: components["schemas"]["Build"][];
+        };
         /** @description Asks for an exec to be ended; `{}` is such a request. */
         CancelExec: {
             /**
@@ -640,6 +794,12 @@ export interface components {
              *     wants them names them again.
              */
             snapshot?: components["schemas"]["SnapshotId"];
+            /**
+             * @description The template that it begins with, in place of an image or a snapshot: its latest version, or
+             *     the one that is named as in `web@2`. Environment, limits and services are the template's where
+             *     nothing else is said here: variables one by one, everything else as a whole.
+             */
+            template?: components["schemas"]["TemplateRef"];
             /** @description The files that it begins with; none but its image's where nothing is said. */
             workspace?: components["schemas"]["Workspace"];
         };
@@ -1168,6 +1328,11 @@ export interface components {
             /** @description In a list: a directory whose names could not be read, and why. */
             unread?: components["schemas"]["ErrorCode"];
         };
+        /**
+         * @description Names files that a build copies: the SHA-256 of a tar archive of them, not compressed.
+         * @example sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
+         */
+        FilesDigest: string;
         /** @description What became of one. */
         Fork: {
             /** @description It runs. */
@@ -2006,6 +2171,8 @@ export interface components {
             state: components["schemas"]["State"];
             /** @description When it came into its state. */
             stateSince: components["schemas"]["Timestamp"];
+            /** @description The version of a template that it was made of, as in `web@2`; it may be gone. */
+            template?: components["schemas"]["TemplateRef"];
             /** @description How strongly it is isolated. */
             tier: components["schemas"]["Tier"];
             /** @description How its creation went. */
@@ -2310,6 +2477,96 @@ export interface components {
          * @enum {string}
          */
         Target: "group" | "process" | "session";
+        /** @description A template. */
+        Template: {
+            /** @description Its name. */
+            name: components["schemas"]["TemplateName"];
+            /** @description Its versions, the latest first. */
+            versions: components["schemas"]["TemplateVersion"][];
+        };
+        /** @description Files that are put into a directory. */
+        TemplateCopy: {
+            /** @description Which: an archive that was sent before. */
+            files: components["schemas"]["FilesDigest"];
+            /** @description Into which directory, which is made if it is not there. */
+            to: string;
+        };
+        /**
+         * @description A name of a template.
+         * @example python-tools
+         */
+        TemplateName: string;
+        /**
+         * @description A template, or one version of it: `NAME` or `NAME@VERSION`.
+         * @example python-tools@2
+         */
+        TemplateRef: string;
+        /** @description What runs in sandboxes of a template. */
+        TemplateStart: {
+            /** @description When it counts as ready; as soon as it runs where nothing is said. */
+            ready?: components["schemas"]["Ready"];
+            /**
+             * Format: int64
+             * @description How long it may take to be ready, in milliseconds; 30000 where nothing is said.
+             */
+            readyTimeoutMs?: number;
+            /** @description A command line, as `sh -c` takes it. It is the service `start`. */
+            shell: string;
+        };
+        /** @description One step of a template. Paths that are not absolute are below the last `workdir`, or the home. */
+        TemplateStep: {
+            /**
+             * @description Runs a text with `/bin/sh -c`, with the variables, directory and user of the steps before
+             *     it. The build fails unless it ends with 0.
+             */
+            run: string;
+        } | {
+            /** @description Puts files into a directory, as the sandbox's user. */
+            copy: components["schemas"]["TemplateCopy"];
+        } | {
+            /** @description Sets variables for the steps behind it and for sandboxes. */
+            env: components["schemas"]["Env"];
+        } | {
+            /**
+             * @description Has the steps behind it and commands of sandboxes begin in this directory, which is made if
+             *     it is not there.
+             */
+            workdir: string;
+        } | {
+            /** @description Says as whom the steps behind it and the start command run. */
+            user: components["schemas"]["User"];
+        };
+        /** @description A version of a template. */
+        TemplateVersion: {
+            /** @description By which build. */
+            buildId: components["schemas"]["BuildId"];
+            /** @description When it was made. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description Variables of its sandboxes. */
+            env: components["schemas"]["Env"];
+            /** @description The image below it. */
+            image: string;
+            /** @description What they may use where their request says nothing else. */
+            limits: components["schemas"]["Limits"];
+            /** @description What runs in them. */
+            start?: components["schemas"]["TemplateStart"];
+            /** @description What was done. */
+            steps: components["schemas"]["TemplateStep"][];
+            /** @description The template that it was built on, with the version. */
+            template?: components["schemas"]["TemplateRef"];
+            /**
+             * Format: int32
+             * @description Its number: each build has one more than the one before.
+             */
+            version: number;
+            /** @description Where their commands begin; as the image has it where nothing is said. */
+            workdir?: string;
+        };
+        /** @description The templates. */
+        Templates: {
+            /** @description By their names. */
+            templates: components["schemas"]["Template"][];
+        };
         /** @description The size of a terminal, in characters. */
         TerminalSize: {
             /**
