@@ -4,7 +4,8 @@
 //! |---|---|
 //! | what the steps mean, and when an outcome is that of the same steps | [`chain`] |
 //! | what may follow on what in a build | [`state`] |
-//! | how a build is carried out | `build`, and `step` for one step of it |
+//! | how a build begins and ends | `build` |
+//! | how it is carried out | `builder`, and `step` for one step of it |
 //! | what it says meanwhile | `log` |
 //! | what was sent to be copied | `files` |
 //! | what is kept no longer | `keeper` |
@@ -16,6 +17,7 @@
 //! is said beside it: it is written down, and the build as ready, in one step.
 
 mod build;
+mod builder;
 pub mod chain;
 mod error;
 mod files;

@@ -1,6 +1,6 @@
 //! One step of a build, through the same calls by which everybody works in a sandbox.
 
-use super::build::{Builder, Fault, of_api, reason, tail};
+use super::builder::{Builder, Fault, of_api, reason, tail};
 use super::chain::{Point, What, Work};
 use super::log::Splitter;
 use crate::engine::Engine;
