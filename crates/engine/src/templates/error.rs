@@ -57,6 +57,9 @@ pub enum TemplateError {
         /// What it is.
         found: FilesDigest,
     },
+    /// Nothing was sent.
+    #[error("nothing was sent, and a tar archive has 1024 bytes at least")]
+    NoArchive,
     /// What was sent is more than is kept.
     #[error("the files are larger than {bytes_max} bytes, which is all that files may take")]
     FilesTooLarge {
@@ -116,6 +119,7 @@ impl TemplateError {
             Self::OtherFiles { .. } => {
                 field(ErrorCode::Invalid, "files", "send them under the digest of what is sent")
             }
+            Self::NoArchive => field(ErrorCode::Invalid, "body", "send the archive of the files"),
             Self::FilesTooLarge { bytes_max } => {
                 let mut answer = hopeless(ErrorCode::TooLarge, self, "copy less in one step");
                 answer.details.limit = Some("files_bytes_max".to_owned());

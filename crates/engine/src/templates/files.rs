@@ -95,6 +95,9 @@ impl Files {
             });
             (file, hasher) = joined(written.await).map_err(TemplateError::Files)?;
         }
+        if taken == 0 {
+            return Err(TemplateError::NoArchive);
+        }
         let found = FilesDigest::from_bytes(hasher.finalize().into());
         if found != files {
             return Err(TemplateError::OtherFiles { files, found });
@@ -203,6 +206,8 @@ mod tests {
         assert_eq!(read, b"abc");
         let other = files.take(digest(b"abd"), &mut &b"xyz"[..]).await.unwrap_err();
         assert!(matches!(other, TemplateError::OtherFiles { .. }), "{other}");
+        let empty = files.take(digest(b""), &mut &b""[..]).await.unwrap_err();
+        assert!(matches!(empty, TemplateError::NoArchive), "{empty}");
         let large = files.take(digest(b"0"), &mut &[0; 11][..]).await.unwrap_err();
         assert!(matches!(large, TemplateError::FilesTooLarge { bytes_max: 10 }), "{large}");
         let names = || fs::read_dir(dir.path().join("files")).unwrap().count();

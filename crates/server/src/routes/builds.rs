@@ -16,6 +16,7 @@ use crate::stream::{Over, Teller, event, last_event_id};
 use crate::upload::Upload;
 use atoll_api::error::ErrorBody;
 use atoll_api::id::BuildId;
+use atoll_api::sandbox::NUMBER_MAX;
 use atoll_api::template::{
     Build, BuildFiles, BuildLog, BuildTemplate, Builds, FilesDigest, TemplateName,
 };
@@ -169,6 +170,9 @@ async fn log(
 ) -> Result<Response, Failure> {
     let offset = query.one::<u64>("offset")?;
     query.end()?;
+    if offset.is_some_and(|offset| offset > NUMBER_MAX) {
+        return Err(Failure::field("offset", format!("offset is at most {NUMBER_MAX}")));
+    }
     let after = last_event_id(&headers)?.map(|last| last.saturating_add(1));
     let offset = after.or(offset).unwrap_or_default();
     let first = app.engine.build_log(id, offset).await?;
@@ -253,7 +257,7 @@ async fn cancel(
     security(("key" = [])),
 )]
 async fn has_files(
-    _: Runner,
+    _: Reader,
     State(app): State<Arc<App>>,
     Files(files): Files,
 ) -> Result<Json<BuildFiles>, Failure> {
@@ -267,7 +271,10 @@ async fn has_files(
 #[utoipa::path(
     put, path = "/v1/build-files/{files}", operation_id = "send_build_files", tag = "templates",
     params(("files" = FilesDigest, Path, description = "Their digest")),
-    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+    request_body(
+        content = Vec<u8>, content_type = "application/octet-stream",
+        description = "The archive, whatever type the request says",
+    ),
     responses(
         (status = 200, body = BuildFiles, description = "They are here"),
         (status = "default", body = ErrorBody, description = "They were not taken"),
