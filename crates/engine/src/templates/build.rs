@@ -266,7 +266,7 @@ impl Templates {
 
     /// Writes what a build has said to the disk. A log that cannot be written is not what a build
     /// fails for.
-    async fn save_log(&self, live: &Live) {
+    pub(super) async fn save_log(&self, live: &Live) {
         let (text, path) = (live.log.text(), self.log_path(live.id));
         let written = spawn_blocking(move || {
             let part = path.with_extension("part");
@@ -279,7 +279,7 @@ impl Templates {
 
     /// The deepest outcome that is kept of these steps, which stays until the end of the build; with
     /// how many of them need not be done, and what is to be written of its use.
-    fn deepest(
+    pub(super) fn deepest(
         &self,
         works: &[Work],
         live: &Live,

@@ -124,7 +124,7 @@ impl Templates {
         for entry in std::fs::read_dir(&self.logs)? {
             let path = entry?.path();
             let id = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
-            if !id.is_some_and(|id| self.build(id).is_ok()) {
+            if id.is_none_or(|id| self.build(id).is_err()) {
                 std::fs::remove_file(&path)?;
             }
         }

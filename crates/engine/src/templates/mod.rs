@@ -301,7 +301,7 @@ pub(crate) fn broken_off(builds: &[KeptBuild]) -> Vec<KeptBuild> {
         shown.state = BuildState::Failed;
         shown.sandbox_id = None;
         shown.reason =
-            Some(build::reason("the server ended while it was under way; build it again"));
+            Some(builder::reason("the server ended while it was under way; build it again"));
         KeptBuild { shown, request: None }
     };
     under_way.map(failed).collect()
