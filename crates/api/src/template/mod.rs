@@ -2,7 +2,7 @@
 //!
 //! A template is a name with versions. A version is what a build made: the files after its last
 //! step, the environment and directory that commands begin with, and what runs when a sandbox of
-//! it starts. [`file`] reads one from TOML.
+//! it starts. [`mod@file`] reads one from TOML.
 
 pub mod file;
 mod name;
