@@ -5,8 +5,8 @@
 //! a [`Moment`] until it is let go, and can ask what was left behind.
 
 use super::{
-    Alive, Backend, BackendError, Capabilities, Differences, Found, Layer, Processes, Progress,
-    Spec, Taken,
+    Alive, Backend, BackendError, Capabilities, Differences, Flat, Found, Layer, Processes,
+    Progress, Spec, Taken,
 };
 use crate::usage::Measured;
 use atoll_api::id::{LayerId, SandboxId};
@@ -19,6 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
+mod depth;
 mod files;
 
 /// The calls of [`Backend`] that change something.
@@ -46,11 +47,13 @@ pub enum Call {
     Restore,
     /// [`Backend::diff`].
     Diff,
+    /// [`Backend::flatten`], where there is something to do.
+    Flatten,
 }
 
 impl Call {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Create,
         Self::Start,
         Self::Adopt,
@@ -62,6 +65,7 @@ impl Call {
         Self::Snapshot,
         Self::Restore,
         Self::Diff,
+        Self::Flatten,
     ];
 }
 
@@ -150,6 +154,8 @@ pub struct Host {
 struct HostState {
     sandboxes: BTreeMap<SandboxId, Parts>,
     layers: BTreeMap<LayerId, Kept>,
+    /// What shows the same as a layer with all below it.
+    flats: BTreeMap<LayerId, LayerId>,
     faults: Vec<(Call, Moment, Fault)>,
     calls: Vec<Call>,
     most_at_once: usize,
@@ -166,6 +172,8 @@ struct Parts {
     group: Option<Group>,
     cpu: Duration,
     kept: Kept,
+    /// The layers below what runs.
+    mounted: Vec<LayerId>,
     memory_bytes: Option<u64>,
 }
 
@@ -267,6 +275,22 @@ impl Host {
         }
     }
 
+    /// Most layers that are below a sandbox.
+    pub fn deepest(&self) -> usize {
+        let state = self.state();
+        state.sandboxes.values().map(|parts| parts.kept.below.len()).max().unwrap_or_default()
+    }
+
+    /// The files that a sandbox has, with their lengths.
+    pub fn files(&self, id: SandboxId) -> BTreeMap<String, Option<u64>> {
+        let state = self.state();
+        let Some(parts) = state.sandboxes.get(&id) else { return BTreeMap::new() };
+        // One that runs sees what is mounted, or less if that is not there any more.
+        let below = if parts.group.is_some() { &parts.mounted } else { &parts.kept.below };
+        let layers = below.iter().filter_map(|layer| state.layers.get(layer));
+        files::shown(layers.map(|layer| &layer.files).chain([&parts.kept.files]))
+    }
+
     /// Waits until `condition` holds, which is looked at whenever a call goes on.
     pub async fn until(&self, condition: impl Fn(&Self) -> bool) {
         let mut changes = self.changes.subscribe();
@@ -357,6 +381,10 @@ impl HostState {
             step: "find the files of the snapshot",
             source: io::ErrorKind::NotFound.into(),
         };
+        let flat = self.flats.get(&layer).filter(|flat| self.layers.contains_key(flat));
+        if let Some(flat) = flat {
+            return Ok(vec![*flat]);
+        }
         let kept = self.layers.get(&layer).ok_or_else(gone)?;
         Ok(kept.below.iter().copied().chain([layer]).collect())
     }
@@ -464,6 +492,7 @@ impl Backend for Fake {
             let mut state = self.host.state();
             let parts = state.parts(id)?;
             parts.group = Some(Group { is_frozen: false, first: None });
+            parts.mounted.clone_from(&parts.kept.below);
             (parts.cpu, parts.memory_bytes) = (Duration::ZERO, None);
         }
         self.host.at(Call::Start, Moment::Midway)?;
@@ -536,10 +565,11 @@ impl Backend for Fake {
         processes: Processes,
         _progress: &Progress,
     ) -> Result<Taken, BackendError> {
-        let mut way = SnapshotWay::Rename;
+        let (mut way, mut below) = (SnapshotWay::Rename, 0);
         self.host.simple(Call::Snapshot, |state| {
             let parts = state.parts(id)?;
             let kept = parts.kept.clone();
+            below = kept.below.len();
             match processes {
                 Processes::None => {
                     parts.kept.below.push(layer);
@@ -550,7 +580,7 @@ impl Backend for Fake {
             state.layers.insert(layer, kept);
             Ok(())
         })?;
-        Ok(Taken { way, files: None, copied_bytes: 0 })
+        Ok(Taken { way, files: None, copied_bytes: 0, below })
     }
 
     fn sync_layer(&self, _layer: LayerId) -> Result<(), BackendError> {
@@ -576,13 +606,36 @@ impl Backend for Fake {
         needed.extend(
             keep.iter().filter_map(|layer| state.layers.get(layer)).flat_map(|it| &it.below),
         );
-        needed.extend(state.sandboxes.values().flat_map(|parts| &parts.kept.below));
+        needed.extend(keep.iter().filter_map(|layer| state.flats.get(layer)));
+        for parts in state.sandboxes.values() {
+            needed.extend(&parts.kept.below);
+            if parts.group.is_some() {
+                needed.extend(&parts.mounted);
+            }
+        }
         let gone = state.layers.keys().filter(|layer| !needed.contains(layer)).copied();
         let gone: Vec<LayerId> = gone.collect();
         state.layers.retain(|layer, _| needed.contains(layer));
         drop(state);
         self.host.changes.send_modify(|count| *count += 1);
         Ok(gone)
+    }
+
+    fn flatten(
+        &self,
+        keep: &BTreeSet<LayerId>,
+        most: usize,
+        _progress: &Progress,
+    ) -> Result<Option<Flat>, BackendError> {
+        let deep = self.host.state().deep(keep, most);
+        let Some((last, chain)) = deep else { return Ok(None) };
+        self.host.state().calls.push(Call::Flatten);
+        self.host.at(Call::Flatten, Moment::Before)?;
+        let flat = self.host.state().make_flat(last, &chain)?;
+        self.host.at(Call::Flatten, Moment::Midway)?;
+        self.host.state().list_flat(&chain, flat);
+        self.host.at(Call::Flatten, Moment::After)?;
+        Ok(Some(Flat { layers: chain.len(), directories: 1, ..Flat::default() }))
     }
 
     fn diff(

@@ -11,6 +11,7 @@ mod progress;
 
 pub use container::Container;
 pub use progress::Progress;
+pub(crate) use progress::Waiting;
 
 use crate::images::ImageError;
 use crate::usage::Measured;
@@ -128,6 +129,23 @@ pub struct Taken {
     pub files: Option<u64>,
     /// Bytes that were copied.
     pub copied_bytes: u64,
+    /// Layers below it.
+    pub below: usize,
+}
+
+/// What became of a chain of layers that was too long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flat {
+    /// So many of them are one now.
+    pub layers: usize,
+    /// Names that are those of their files.
+    pub linked: u64,
+    /// Files that were copied.
+    pub copied: u64,
+    /// And their bytes.
+    pub copied_bytes: u64,
+    /// Directories that were made; none if that one was there already.
+    pub directories: u64,
 }
 
 /// A layer that is on this host.
@@ -342,6 +360,21 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// Some may be left that should have gone.
     fn collect(&self, keep: &BTreeSet<LayerId>) -> Result<Vec<LayerId>, BackendError>;
+
+    /// Looks for a chain of more than `most` layers, below a sandbox or a layer of `keep`, and puts one
+    /// layer in the place of all, which shows the same. Nothing is to be done: that gives none, else
+    /// there may be more. A sandbox that runs has the old ones until it is started again;
+    /// [`Backend::collect`] knows. It may come beside any other call but itself, takes its time, and may
+    /// be given up by `progress`.
+    ///
+    /// # Errors
+    /// Every sandbox and every layer shows what it did.
+    fn flatten(
+        &self,
+        keep: &BTreeSet<LayerId>,
+        most: usize,
+        progress: &Progress,
+    ) -> Result<Option<Flat>, BackendError>;
 
     /// Tells what sandboxes that begin with the layer `after` see otherwise than those that begin
     /// with `before`, or without that, than those that begin with the image alone, whose name is

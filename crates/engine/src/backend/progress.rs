@@ -2,9 +2,24 @@
 
 use super::BackendError;
 use atoll_api::sandbox::{Stage, Timeline};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::sync::watch;
+
+/// Tells who works that nobody waits any more, when it is dropped.
+pub(crate) struct Waiting(pub(crate) Arc<Progress>);
+
+impl Waiting {
+    pub(crate) fn begin() -> Self {
+        Self(Arc::new(Progress::new(Instant::now())))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
 
 /// Shared between a sandbox's owner and the thread that makes it.
 #[derive(Debug)]

@@ -1,23 +1,12 @@
 //! Asking what differs between two snapshots.
 
 use super::Engine;
-use crate::backend::{BackendError, Differences, Progress};
+use crate::backend::{BackendError, Differences, Waiting};
 use crate::error::SnapshotError;
 use crate::snapshots::Kept;
 use atoll_api::id::SnapshotId;
 use atoll_api::snapshot::{DiffSnapshots, SnapshotDiff};
-use std::sync::Arc;
-use std::time::Instant;
 use tokio::task;
-
-/// Tells who works that nobody waits any more.
-struct Waiting(Arc<Progress>);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
 
 impl Engine {
     /// Tells what a snapshot has otherwise than another one, or than the one before it, or where
@@ -68,7 +57,7 @@ impl Engine {
             return Err(other_image(before.id));
         }
         let _turn = self.shared.snapshots.diffs.acquire().await;
-        let waiting = Waiting(Arc::new(Progress::new(Instant::now())));
+        let waiting = Waiting::begin();
         let (backend, progress) = (self.shared.backend.clone(), waiting.0.clone());
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let compared = task::spawn_blocking(move || {

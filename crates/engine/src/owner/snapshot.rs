@@ -65,6 +65,7 @@ impl Owner {
                 return Err(SnapshotError::Host { id, state, what: "snapshot", source });
             }
         };
+        shared.snapshots.taken_above(taken.below);
         let kept = Kept { taken: Some(How::new(taken, begun.elapsed(), frozen)), ..kept };
         shared.snapshots.finish(kept.clone(), &shared.records).await?;
         self.record.snapshot = Some(snapshot);

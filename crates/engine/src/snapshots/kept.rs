@@ -93,7 +93,7 @@ pub struct How {
 impl How {
     pub(crate) fn new(taken: Taken, took: Duration, frozen: Duration) -> Self {
         let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let Taken { way, files, copied_bytes } = taken;
+        let Taken { way, files, copied_bytes, below: _ } = taken;
         Self { way, files, copied_bytes, took_us: us(took), frozen_us: us(frozen) }
     }
 

@@ -5,9 +5,11 @@
 //! nothing came of it. A layer stays for as long as a snapshot has it or something is above it;
 //! the keeper has the others removed.
 
+mod flattener;
 mod keeper;
 mod kept;
 
+pub(crate) use flattener::shorten;
 pub(crate) use keeper::{deleted, keep};
 pub use kept::{How, Kept};
 
@@ -23,6 +25,9 @@ use tokio::sync::{Notify, RwLock, Semaphore};
 /// Most snapshots of a server.
 pub const SNAPSHOTS_MAX: usize = 100_000;
 
+/// Layers that something has below it for long: with more, finding a name takes longer.
+pub const LAYERS_MAX: usize = 10;
+
 /// Comparisons that are made at once: each may need some hundred MiB.
 const DIFFS_AT_ONCE: usize = 2;
 
@@ -35,6 +40,8 @@ pub(crate) struct Snapshots {
     pub(crate) layers: RwLock<()>,
     /// Something may not be needed any more.
     garbage: Notify,
+    /// A chain of layers may be too long.
+    deep: Notify,
     /// Held by who compares two.
     pub(crate) diffs: Semaphore,
 }
@@ -46,6 +53,7 @@ impl Snapshots {
             kept: Mutex::new(kept),
             layers: RwLock::default(),
             garbage: Notify::default(),
+            deep: Notify::default(),
             diffs: Semaphore::new(DIFFS_AT_ONCE),
         }
     }
@@ -148,6 +156,13 @@ impl Snapshots {
     /// Has somebody look for layers that nobody needs any more.
     pub(crate) fn may_be_garbage(&self) {
         self.garbage.notify_one();
+    }
+
+    /// Looks whether a layer with so many below it makes a chain that is too long.
+    pub(crate) fn taken_above(&self, below: usize) {
+        if below >= LAYERS_MAX {
+            self.deep.notify_one();
+        }
     }
 
     /// The layers that snapshots have, those included that are being taken.

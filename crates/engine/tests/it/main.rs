@@ -6,6 +6,7 @@
 mod alone;
 mod callers;
 mod container;
+mod depth;
 mod diff;
 mod guest;
 mod images;

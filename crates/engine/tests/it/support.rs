@@ -72,19 +72,24 @@ impl World {
 /// Runs one life of an engine on one thread. What is left when `life` is over ends where
 /// it stands, as the death of a server would end it.
 pub(crate) fn live<T>(life: impl Future<Output = T>) -> T {
-    run(Builder::new_current_thread(), life)
+    run(Builder::new_current_thread(), DEADLINE, life)
+}
+
+/// The same, of which much is asked.
+pub(crate) fn live_long<T>(life: impl Future<Output = T>) -> T {
+    run(Builder::new_current_thread(), 6 * DEADLINE, life)
 }
 
 /// The same, where tasks run at once.
 pub(crate) fn live_in_parallel<T>(life: impl Future<Output = T>) -> T {
-    run(Builder::new_multi_thread(), life)
+    run(Builder::new_multi_thread(), DEADLINE, life)
 }
 
-fn run<T>(mut builder: Builder, life: impl Future<Output = T>) -> T {
+fn run<T>(mut builder: Builder, within: Duration, life: impl Future<Output = T>) -> T {
     let runtime: Runtime = builder.enable_all().build().unwrap();
-    let outcome = runtime.block_on(async { timeout(DEADLINE, life).await });
+    let outcome = runtime.block_on(async { timeout(within, life).await });
     runtime.shutdown_background();
-    outcome.unwrap_or_else(|_| panic!("still not over after {DEADLINE:?}"))
+    outcome.unwrap_or_else(|_| panic!("still not over after {within:?}"))
 }
 
 pub(crate) fn named(name: &str) -> CreateSandbox {

@@ -1,6 +1,6 @@
 //! What differs between two layers, as sandboxes that begin with them would see it.
 
-use super::host::{self, call};
+use super::host::{self, Places, call};
 use super::identity::Ids;
 use super::image::{self, Ground};
 use super::layers::{PLACES, format};
@@ -44,8 +44,8 @@ impl Container {
             return Err(BackendError::OtherImage);
         }
         let compare = |part: fn(&Top) -> PathBuf, ground: &[Layer]| {
-            let stack = |chain| Ok([ground.to_vec(), self.stack(chain, part)?].concat());
-            compare(&stack(before)?, &stack(after)?, most, progress)
+            let whole = |chain| Ok([ground.to_vec(), stack(&self.places, chain, part)?].concat());
+            compare(&whole(before)?, &whole(after)?, most, progress)
         };
         let mut found = Differences::default();
         found.add(&home(), compare(Top::home, &[])?, |_| true)?;
@@ -54,12 +54,7 @@ impl Container {
             && top.upper().is_dir()
             && has_root(&other)
         {
-            let lowers = match image::ground(top, image, self.images.as_ref())? {
-                None => Vec::new(),
-                Some(Ground::Root(root)) => vec![root],
-                Some(Ground::Layers(lowers, _)) => lowers,
-            };
-            let ground: Vec<_> = lowers.into_iter().map(|dir| Layer { dir, ids_from: 0 }).collect();
+            let ground = self.ground(top, image)?;
             // What is mounted there is what sandboxes see.
             let is_seen = |path: &Path| !PLACES.iter().any(|place| path.starts_with(place));
             found.add(Path::new("/"), compare(Top::upper, &ground)?, is_seen)?;
@@ -68,28 +63,38 @@ impl Container {
         Ok(found)
     }
 
+    /// What is below all layers of a root file system, of an image that is called `image`.
+    pub(super) fn ground(&self, top: &Top, image: &str) -> Result<Vec<Layer>, BackendError> {
+        let lowers = match image::ground(top, image, self.images.as_ref())? {
+            None => Vec::new(),
+            Some(Ground::Root(root)) => vec![root],
+            Some(Ground::Layers(lowers, _)) => lowers,
+        };
+        Ok(lowers.into_iter().map(|dir| Layer { dir, ids_from: 0 }).collect())
+    }
+
     /// Keeps a layer and all that are below it, the lowest first.
     fn hold_chain(&self, layer: LayerId) -> Result<Held<'_>, BackendError> {
         self.reading.hold(|| self.whole_layer(layer)?.below_next(layer))
     }
+}
 
-    /// One directory of each of these layers, where it has that.
-    pub(super) fn stack(
-        &self,
-        chain: &[LayerId],
-        part: fn(&Top) -> PathBuf,
-    ) -> Result<Vec<Layer>, BackendError> {
-        let mut stack = Vec::new();
-        for layer in chain {
-            let top = self.places.layer(*layer);
-            let ids_from = first_id(top.ids()?);
-            let dir = part(&top);
-            if dir.is_dir() {
-                stack.push(Layer { dir, ids_from });
-            }
+/// One directory of each of these layers, where it has that.
+pub(super) fn stack(
+    places: &Places,
+    chain: &[LayerId],
+    part: fn(&Top) -> PathBuf,
+) -> Result<Vec<Layer>, BackendError> {
+    let mut stack = Vec::new();
+    for layer in chain {
+        let top = places.layer(*layer);
+        let ids_from = first_id(top.ids()?);
+        let dir = part(&top);
+        if dir.is_dir() {
+            stack.push(Layer { dir, ids_from });
         }
-        Ok(stack)
     }
+    Ok(stack)
 }
 
 /// Where the block of ids begins that a layer's owners are from.

@@ -126,6 +126,26 @@ impl Places {
         self.state.join(LAYERS)
     }
 
+    /// Finds layers that were begun, by what their names begin with.
+    pub(super) fn begun(
+        &self,
+        prefix: &str,
+        found: impl Fn(&Path) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let step = "clear the directory of layers";
+        let entries = match std::fs::read_dir(self.layers()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(call(step))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(call(step))?;
+            if entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
+                found(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
     /// All of it; images are unpacked below it too.
     pub(super) fn state(&self) -> &Path {
         &self.state

@@ -6,7 +6,7 @@ use super::identity::{COUNT, Ids};
 use super::order::{account, octets};
 use super::top::Top;
 use crate::backend::BackendError;
-use atoll_api::id::SandboxId;
+use atoll_api::id::{LayerId, SandboxId};
 use atoll_jail::host::{Made, Names};
 use atoll_spawner::order::{self, Layers, Lower, Owners};
 use atoll_store::Format;
@@ -58,6 +58,7 @@ pub(super) fn root_at_start(
     id: SandboxId,
     image: &[PathBuf],
     ids: Ids,
+    layers: &[LayerId],
 ) -> Result<Option<Layers>, BackendError> {
     let top = places.top(id);
     if !top.upper().is_dir() {
@@ -65,7 +66,7 @@ pub(super) fn root_at_start(
     }
     let lower = |path: &PathBuf| Ok(Lower { path: octets(path)?, owners: Owners::Inside });
     let mut lowers = image.iter().map(lower).collect::<Result<Vec<_>, BackendError>>()?;
-    lowers.extend(below(places, &top, Top::upper, ids)?);
+    lowers.extend(below(places, layers, Top::upper, ids)?);
     at_start(&top, lowers, [&top.upper(), &top.work()]).map(Some)
 }
 
@@ -74,9 +75,10 @@ pub(super) fn home_at_start(
     places: &Places,
     id: SandboxId,
     ids: Ids,
+    layers: &[LayerId],
 ) -> Result<Option<Layers>, BackendError> {
     let top = places.top(id);
-    let lowers = below(places, &top, Top::home, ids)?;
+    let lowers = below(places, layers, Top::home, ids)?;
     if lowers.is_empty() {
         return Ok(None);
     }
@@ -95,20 +97,20 @@ fn at_start(
     Ok(Layers { lowers, upper: octets(upper)?, work: octets(work)? })
 }
 
-/// One directory of each layer below `top`, with the owners as those of the sandbox, whose ids
+/// One directory of each of these layers, with the owners as those of the sandbox, whose ids
 /// are `own`.
 fn below(
     places: &Places,
-    top: &Top,
+    layers: &[LayerId],
     part: impl Fn(&Top) -> PathBuf,
     own: Ids,
 ) -> Result<Vec<Lower>, BackendError> {
-    let lower = |layer| {
-        let layer = places.layer(layer);
+    let lower = |layer: &LayerId| {
+        let layer = places.layer(*layer);
         let owners = owners(layer.ids()?, own);
         Ok(Lower { path: octets(&part(&layer))?, owners })
     };
-    top.below()?.into_iter().map(lower).collect()
+    layers.iter().map(lower).collect()
 }
 
 /// How the files of those who had `theirs` are shown to those who have `own`.

@@ -8,6 +8,7 @@
 //!     STATE/layers/        what sandboxes kept at some moment: see snapshot.rs
 //!     STATE/ID/            made by create, removed by remove
 //!        ├── top/          what it keeps while it is stopped: see top.rs
+//!        ├── mounted       the layers below it while it runs; its top may list others by then
 //!        ├── copied        a link to the layer that is the last copy of that, if there is one
 //!        ├── network       a link to the cookie of its network, if that is captured, while it runs
 //!        ├── guest         the guest's socket, while it runs
@@ -20,6 +21,7 @@
 
 mod diff;
 mod disk;
+mod flat;
 mod host;
 mod identity;
 mod image;
@@ -31,8 +33,8 @@ mod top;
 mod trash;
 
 use super::{
-    Alive, Backend, BackendError, Capabilities, Differences, Found, Layer, Processes, Progress,
-    Spec, Taken,
+    Alive, Backend, BackendError, Capabilities, Differences, Flat, Found, Layer, Processes,
+    Progress, Spec, Taken,
 };
 use crate::images::Images;
 use crate::usage::Measured;
@@ -126,6 +128,8 @@ impl Container {
             writable_root,
         };
         container.clear_layers()?;
+        flat::clear(&container.places, &container.trash)?;
+        container.note_what_is_mounted()?;
         Ok(container)
     }
 
@@ -223,8 +227,9 @@ impl Backend for Container {
             return Err(BackendError::NotFound { id });
         }
         let ids = self.places.top(id).ids()?;
-        let mut order =
-            order::order(&self.places, id, spec, ids, self.roots.as_deref(), self.images.as_ref())?;
+        let below = self.hold_for_start(id)?;
+        let (roots, images) = (self.roots.as_deref(), self.images.as_ref());
+        let mut order = order::order(&self.places, id, spec, ids, roots, images, &below.layers)?;
         self.places.clear_socket(id)?;
         let group = host::make_group(&self.layout, id, &spec.limits)?;
         // A process that is moved there waits for the whole machine, for some ms.
@@ -348,6 +353,15 @@ impl Backend for Container {
 
     fn collect(&self, keep: &BTreeSet<LayerId>) -> Result<Vec<LayerId>, BackendError> {
         self.collect_but(keep)
+    }
+
+    fn flatten(
+        &self,
+        keep: &BTreeSet<LayerId>,
+        most: usize,
+        progress: &Progress,
+    ) -> Result<Option<Flat>, BackendError> {
+        self.shorten(keep, most, progress)
     }
 
     fn diff(

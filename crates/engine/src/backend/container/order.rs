@@ -7,7 +7,7 @@ use super::image::{self, Ground};
 use super::layers;
 use crate::backend::{BackendError, Spec};
 use crate::images::Images;
-use atoll_api::id::SandboxId;
+use atoll_api::id::{LayerId, SandboxId};
 use atoll_jail::host::{Account, Names};
 use atoll_protocol::octets::Octets;
 use atoll_spawner::order::{Bind, Image, Order, Overlay, Root, SecretFile, Trust};
@@ -58,13 +58,14 @@ fn shown(
     name: &str,
     ids: Ids,
     images: Option<&Images>,
+    below: &[LayerId],
 ) -> Result<(Image, Option<PathBuf>, Settings), BackendError> {
     let (lowers, settings) = match image::ground(&places.top(id), name, images)? {
         None => return Ok((Image::Host, Some(etc(places, None)?), Settings::default())),
         Some(Ground::Root(root)) => (vec![root], Settings::default()),
         Some(Ground::Layers(lowers, settings)) => (lowers, settings),
     };
-    if let Some(layers) = layers::root_at_start(places, id, &lowers, ids)? {
+    if let Some(layers) = layers::root_at_start(places, id, &lowers, ids, below)? {
         return Ok((Image::Writable(layers), None, settings));
     }
     let [root] = lowers.as_slice() else {
@@ -77,7 +78,8 @@ fn shown(
 }
 
 /// The order for a sandbox that [`Backend::create`](crate::backend::Backend::create)
-/// has made. `roots` is a file of certificates that are trusted in place of the image's.
+/// has made, with these layers `below` what it keeps. `roots` is a file of certificates that are
+/// trusted in place of the image's.
 pub(super) fn order(
     places: &Places,
     id: SandboxId,
@@ -85,9 +87,10 @@ pub(super) fn order(
     ids: Ids,
     roots: Option<&Path>,
     images: Option<&Images>,
+    below: &[LayerId],
 ) -> Result<Order, BackendError> {
-    let (image, etc, settings) = shown(places, id, &spec.image, ids, images)?;
-    let (binds, overlays) = match layers::home_at_start(places, id, ids)? {
+    let (image, etc, settings) = shown(places, id, &spec.image, ids, images, below)?;
+    let (binds, overlays) = match layers::home_at_start(places, id, ids, below)? {
         Some(layers) => (Vec::new(), vec![Overlay { layers, at: octets(&home())? }]),
         None => {
             let source = octets(&places.top(id).home())?;

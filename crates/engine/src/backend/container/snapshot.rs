@@ -82,7 +82,8 @@ impl Container {
             self.discard(place.path())?;
             return Err(error);
         }
-        Ok(Taken { way: SnapshotWay::Rename, files: None, copied_bytes: 0 })
+        let below = below.len() - 1;
+        Ok(Taken { way: SnapshotWay::Rename, files: None, copied_bytes: 0, below })
     }
 
     /// Has a sandbox keep what is at `with` from now on, which becomes what it kept before.
@@ -111,19 +112,23 @@ impl Container {
     /// Makes what a new sandbox, whose home has its user already, keeps over a layer.
     pub(super) fn make_from(&self, id: SandboxId, layer: LayerId) -> Result<(), BackendError> {
         let (top, from) = (self.places.top(id), self.whole_layer(layer)?);
-        lay_over(&top, &from, &from.below_next(layer)?, top.ids()?)
+        let below = self.places.onto(layer)?;
+        lay_over(&top, &from, &below, top.ids()?)?;
+        self.places.lie_flat(&top, layer, &below);
+        Ok(())
     }
 
     /// Puts a sandbox without processes back to a layer; what it kept is removed.
     pub(super) fn go_back(&self, id: SandboxId, layer: LayerId) -> Result<(), BackendError> {
         let from = self.whole_layer(layer)?;
-        let below = from.below_next(layer)?;
+        let below = self.places.onto(layer)?;
         let new = Top::at(self.places.of(id).join("top.new"));
         let step = "exchange what the sandbox keeps";
         // What a server left that was killed here.
         self.discard(new.path())?;
         self.prepare(id, &new, &from, &below)?;
         self.change_places(id, &new).map_err(call(step))?;
+        self.places.lie_flat(&self.places.top(id), layer, &below);
         self.discard(new.path())
     }
 
@@ -211,7 +216,8 @@ impl Container {
             match tree::snapshot(source.as_fd(), layers.as_fd(), name) {
                 Ok(()) => {
                     new.remove_works().map_err(call(step))?;
-                    return Ok(Taken { way: SnapshotWay::Subvolume, files: None, copied_bytes: 0 });
+                    let (way, below) = (SnapshotWay::Subvolume, new.below()?.len());
+                    return Ok(Taken { way, files: None, copied_bytes: 0, below });
                 }
                 Err(SubvolumeError::Nested) => {}
                 Err(error) => return Err(host::other(step, error)),
@@ -235,9 +241,11 @@ impl Container {
         if let Some(root) = top.image()? {
             new.note_image(&root)?;
         }
-        new.note_below(&top.below()?).map_err(call(step))?;
+        let below = top.below()?;
+        new.note_below(&below).map_err(call(step))?;
         let way = if counts.reflinked > 0 { SnapshotWay::Reflink } else { SnapshotWay::Copy };
-        Ok(Taken { way, files: Some(counts.files), copied_bytes: counts.bytes_copied })
+        let (files, copied_bytes) = (Some(counts.files), counts.bytes_copied);
+        Ok(Taken { way, files, copied_bytes, below: below.len() })
     }
 
     /// The layer of the last copy, if nothing else has been made of the sandbox since.
@@ -264,12 +272,20 @@ impl Container {
         needed.extend(readers.keys());
         for layer in keep {
             // One that is kept and not there is nobody's ground.
-            needed.extend(self.places.layer(*layer).below()?);
+            let top = self.places.layer(*layer);
+            needed.extend(top.below()?);
+            // What would be made once more for the next one that begins with it.
+            needed.extend(self.places.flat(&top)?);
         }
-        for id in self.places.list()? {
+        let sandboxes = self.places.list()?;
+        for id in &sandboxes {
             for top in ["top", "top.new"] {
-                needed.extend(Top::at(self.places.of(id).join(top)).below()?);
+                needed.extend(Top::at(self.places.of(*id).join(top)).below()?);
             }
+        }
+        for id in sandboxes {
+            let mounted = self.still_mounted(id, &needed)?;
+            needed.extend(mounted);
         }
         let mut gone = Vec::new();
         for Layer { id, .. } in self.list_layers()? {
@@ -310,18 +326,7 @@ impl Container {
 
     /// Takes away what a server left that was killed while it made a layer.
     pub(super) fn clear_layers(&self) -> Result<(), BackendError> {
-        let step = "clear the directory of layers";
-        let entries = match std::fs::read_dir(self.places.layers()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            entries => entries.map_err(call(step))?,
-        };
-        for entry in entries {
-            let entry = entry.map_err(call(step))?;
-            if entry.file_name().as_encoded_bytes().starts_with(b".new-") {
-                self.discard(&entry.path())?;
-            }
-        }
-        Ok(())
+        self.places.begun(".new-", |path| self.discard(path))
     }
 
     /// Brings a layer to the disk, with what the next copy needs to know of it.
@@ -438,7 +443,7 @@ fn copy_parts(
     Ok(all)
 }
 
-fn open(path: &Path) -> Result<OwnedFd, BackendError> {
+pub(super) fn open(path: &Path) -> Result<OwnedFd, BackendError> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())
         .map_err(|error| call("open what the sandbox keeps")(error.into()))

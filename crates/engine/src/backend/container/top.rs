@@ -16,9 +16,10 @@ use super::host::call;
 use super::identity::Ids;
 use crate::backend::BackendError;
 use atoll_api::id::LayerId;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, fsync, openat, renameat};
+use rustix::io::Errno;
 use std::fs::{DirBuilder, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
@@ -94,28 +95,45 @@ impl Top {
         if below.is_empty() {
             return Ok(());
         }
-        let text: String = below.iter().map(|layer| format!("{layer}\n")).collect();
-        std::fs::write(self.0.join("below"), text)
+        std::fs::write(self.0.join("below"), text(below))
     }
 
     /// The layers below, the lowest first.
     pub(super) fn below(&self) -> Result<Vec<LayerId>, BackendError> {
-        let step = "read the layers below";
-        let damaged = |what: String| call(step)(io::Error::new(io::ErrorKind::InvalidData, what));
-        // It may go with its sandbox at any moment, so it is looked up once.
-        let file = match File::open(self.0.join("below")) {
+        let found = match File::open(self.0.join("below")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            file => file.map_err(call(step))?,
+            found => found.map_err(call(READ))?,
         };
-        let mut text = String::new();
-        file.take(BELOW_BYTES_MAX + 1).read_to_string(&mut text).map_err(call(step))?;
-        if text.len() as u64 > BELOW_BYTES_MAX {
-            return Err(damaged(format!("there are more than {BELOW_BYTES_MAX} bytes of them")));
-        }
-        let parse = |line: &str| {
-            line.parse().map_err(|_| damaged(format!("{line:?} is the id of no layer")))
+        read(&found)
+    }
+
+    /// Has what is above the layers `from`, and maybe more, lie on `flat` in their place. That is
+    /// done where nothing else is in between, and to what is found, also if it changes its place
+    /// meanwhile.
+    pub(super) fn replace_below(
+        &self,
+        from: &[LayerId],
+        flat: LayerId,
+    ) -> Result<bool, BackendError> {
+        let failed = |error: Errno| call("write the layers below")(error.into());
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let top = match rustix::fs::open(&self.0, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(false),
+            top => top.map_err(failed)?,
         };
-        text.lines().map(parse).collect()
+        let below = match openat(&top, "below", OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(false),
+            found => read(&File::from(found.map_err(failed)?))?,
+        };
+        let Some(rest) = below.strip_prefix(from) else { return Ok(false) };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+        let new = openat(&top, "below.new", flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
+        let mut new = File::from(new);
+        let written = new.write_all(text(&[&[flat], rest].concat()).as_bytes());
+        written.and_then(|()| new.sync_all()).map_err(call("write the layers below"))?;
+        renameat(&top, "below.new", &top, "below").map_err(failed)?;
+        fsync(&top).map_err(failed)?;
+        Ok(true)
     }
 
     /// The layers below what is over this when it is the layer of that id.
@@ -152,6 +170,27 @@ impl Top {
             Err(error) => Err(call("read the sandbox's image")(error)),
         }
     }
+}
+
+const READ: &str = "read the layers below";
+
+/// Layers, one a line.
+pub(super) fn text(layers: &[LayerId]) -> String {
+    layers.iter().map(|layer| format!("{layer}\n")).collect()
+}
+
+/// Reads what [`text`] wrote.
+pub(super) fn read(mut file: &File) -> Result<Vec<LayerId>, BackendError> {
+    let damaged = |what: String| call(READ)(io::Error::new(io::ErrorKind::InvalidData, what));
+    let length = file.metadata().map_err(call(READ))?.len();
+    if length > BELOW_BYTES_MAX {
+        return Err(damaged(format!("there are {length} bytes of them")));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(call(READ))?;
+    let parse =
+        |line: &str| line.parse().map_err(|_| damaged(format!("{line:?} is the id of no layer")));
+    text.lines().map(parse).collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! runs once more in a process of that user's.
 
 mod capture;
+mod depth;
 mod diff;
 mod images;
 mod inside;
