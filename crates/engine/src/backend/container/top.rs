@@ -211,6 +211,6 @@ mod tests {
             assert!(top.below().is_err(), "{text:?}");
         }
         std::fs::write(top.path().join("below"), vec![b'\n'; 65 << 10]).unwrap();
-        assert!(format!("{:?}", top.below()).contains("65536 bytes"), "{:?}", top.below());
+        assert!(format!("{:?}", top.below()).contains("66560 bytes"), "{:?}", top.below());
     }
 }
