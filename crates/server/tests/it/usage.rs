@@ -16,6 +16,8 @@ fn usage_is_told_of_one_and_of_all_and_as_a_table() {
             let wanted = json!({"name": name, "labels": {"team": team}});
             let made = client.json("POST", "/v1/sandboxes", &wanted).await.expect(201);
             ids.push(made["id"].as_str().unwrap().to_owned());
+            // They are listed by their age, and by their ids where that is the same.
+            world.clock.advance(Duration::from_secs(1));
         }
         world.host.use_cpu(ids[0].parse().unwrap(), Duration::from_millis(1500));
         let usage = client.get("/v1/sandboxes/web/usage").await.expect(200);
