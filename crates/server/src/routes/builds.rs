@@ -170,10 +170,13 @@ async fn log(
 ) -> Result<Response, Failure> {
     let offset = query.one::<u64>("offset")?;
     query.end()?;
-    if offset.is_some_and(|offset| offset > NUMBER_MAX) {
-        return Err(Failure::field("offset", format!("offset is at most {NUMBER_MAX}")));
+    let last = last_event_id(&headers)?;
+    for (name, number) in [("offset", offset), ("Last-Event-ID", last)] {
+        if number.is_some_and(|number| number > NUMBER_MAX) {
+            return Err(Failure::field(name, format!("{name} is at most {NUMBER_MAX}")));
+        }
     }
-    let after = last_event_id(&headers)?.map(|last| last.saturating_add(1));
+    let after = last.map(|last| last + 1);
     let offset = after.or(offset).unwrap_or_default();
     let first = app.engine.build_log(id, offset).await?;
     if !wants_events(&headers) {
