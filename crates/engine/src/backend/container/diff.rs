@@ -54,7 +54,7 @@ impl Container {
             && top.upper().is_dir()
             && has_root(&other)
         {
-            let ground = self.ground(top, image)?;
+            let ground = self.lowers(top, image)?;
             // What is mounted there is what sandboxes see.
             let is_seen = |path: &Path| !PLACES.iter().any(|place| path.starts_with(place));
             found.add(Path::new("/"), compare(Top::upper, &ground)?, is_seen)?;
@@ -64,7 +64,7 @@ impl Container {
     }
 
     /// What is below all layers of a root file system, of an image that is called `image`.
-    pub(super) fn ground(&self, top: &Top, image: &str) -> Result<Vec<Layer>, BackendError> {
+    pub(super) fn lowers(&self, top: &Top, image: &str) -> Result<Vec<Layer>, BackendError> {
         let lowers = match image::ground(top, image, self.images.as_ref())? {
             None => Vec::new(),
             Some(Ground::Root(root)) => vec![root],

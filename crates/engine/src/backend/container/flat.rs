@@ -78,7 +78,7 @@ impl Container {
             places: &self.places,
             reading: &self.reading,
             trash: &self.trash,
-            ground: &|top| self.ground(top, "below it"),
+            ground: &|top| self.lowers(top, "below it"),
             at: &|_| Ok(()),
             is_canceled: &|| progress.is_cancelled(),
         };
