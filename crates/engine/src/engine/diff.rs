@@ -26,13 +26,13 @@ impl Engine {
         let before = match (request.with, after.parent) {
             (Some(with), _) => Some(self.kept_snapshot(with)?),
             // One that is gone has left its place to its own, or to nobody.
-            (None, parent) => parent.and_then(|parent| self.shared.snapshots.get(parent)),
+            (None, parent) => parent.and_then(|parent| self.shared.snapshots.of_any(parent)),
         };
         let with = before.as_ref().map(|before| before.id);
         let compared = self.compare(before, after, limit).await;
         // What was deleted meanwhile is not half told.
         for id in with.into_iter().chain([id]) {
-            self.kept_snapshot(id)?;
+            self.shared.snapshots.of_any(id).ok_or(SnapshotError::NotFound { id })?;
         }
         let Differences { entries, uncompared, is_cut } = compared?;
         Ok(SnapshotDiff { snapshot_id: id, with_id: with, entries, uncompared, is_cut })

@@ -134,8 +134,8 @@ impl Engine {
         engine.carry_out(plan).await;
         engine.end_builds(templates.1, of_builds).await;
         engine.spawn(snapshots::keep(engine.shared.clone()));
-        engine.spawn(snapshots::shorten(engine.shared.clone()));
         engine.spawn(templates::keep(engine.shared.clone()));
+        engine.spawn(snapshots::shorten(engine.shared.clone()));
         Ok(engine)
     }
 

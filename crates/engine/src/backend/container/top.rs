@@ -100,6 +100,7 @@ impl Top {
 
     /// The layers below, the lowest first.
     pub(super) fn below(&self) -> Result<Vec<LayerId>, BackendError> {
+        // It may go with its sandbox at any moment, so it is looked up once.
         let found = match File::open(self.0.join("below")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             found => found.map_err(call(READ))?,
@@ -180,14 +181,13 @@ pub(super) fn text(layers: &[LayerId]) -> String {
 }
 
 /// Reads what [`text`] wrote.
-pub(super) fn read(mut file: &File) -> Result<Vec<LayerId>, BackendError> {
+pub(super) fn read(file: &File) -> Result<Vec<LayerId>, BackendError> {
     let damaged = |what: String| call(READ)(io::Error::new(io::ErrorKind::InvalidData, what));
-    let length = file.metadata().map_err(call(READ))?.len();
-    if length > BELOW_BYTES_MAX {
-        return Err(damaged(format!("there are {length} bytes of them")));
-    }
     let mut text = String::new();
-    file.read_to_string(&mut text).map_err(call(READ))?;
+    file.take(BELOW_BYTES_MAX + 1).read_to_string(&mut text).map_err(call(READ))?;
+    if text.len() as u64 > BELOW_BYTES_MAX {
+        return Err(damaged(format!("there are more than {BELOW_BYTES_MAX} bytes of them")));
+    }
     let parse =
         |line: &str| line.parse().map_err(|_| damaged(format!("{line:?} is the id of no layer")));
     text.lines().map(parse).collect()
@@ -211,6 +211,6 @@ mod tests {
             assert!(top.below().is_err(), "{text:?}");
         }
         std::fs::write(top.path().join("below"), vec![b'\n'; 65 << 10]).unwrap();
-        assert!(format!("{:?}", top.below()).contains("66560 bytes"), "{:?}", top.below());
+        assert!(format!("{:?}", top.below()).contains("65536 bytes"), "{:?}", top.below());
     }
 }
