@@ -162,7 +162,7 @@ async fn show(
     security(("key" = [])),
 )]
 async fn log(
-    _: Reader,
+    _: Runner,
     State(app): State<Arc<App>>,
     Target(id): Target,
     headers: HeaderMap,

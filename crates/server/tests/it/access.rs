@@ -44,8 +44,14 @@ fn needed(method: &str, path: &str) -> Option<Scope> {
         ("GET", path) if path.ends_with("/connect") => Some(Scope::Run),
         // What commands print is theirs who run them.
         (_, path) if path.contains("/execs") || path.contains("/git/") => Some(Scope::Run),
+        ("GET", path) if path.starts_with("/v1/builds/") && path.ends_with("/logs") => {
+            Some(Scope::Run)
+        }
         // What is in files is its user's, and who sleeps is woken for it.
         (_, path) if path.contains("/files/") => Some(Scope::Run),
+        ("GET", path) if path.starts_with("/v1/snapshots/") && path.ends_with("/diff") => {
+            Some(Scope::Run)
+        }
         ("GET", _) => Some(Scope::Read),
         _ => Some(Scope::Run),
     }
