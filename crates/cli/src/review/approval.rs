@@ -220,20 +220,21 @@ fn ask_server(remote: &Remote, wanted: &AskApproval, id: &str) -> Result<(), Cli
 /// Waits until an approval is decided, and says so.
 async fn wait(client: &Client, asked: Approval) -> Result<Approval, ClientError> {
     let id = asked.id.to_string();
+    let mut pending_until = asked.pending_until;
     loop {
+        let text = format!(
+            "atoll: waiting until {pending_until} for somebody to approve {id}: `atoll approvals \
+             show {id}`, then `approve` or `deny`\n"
+        );
+        // A closed stderr leaves nobody to tell.
+        io::stderr().write_all(text.as_bytes()).ok();
         // Before it is looked at, so that nothing falls in between.
         let changes = client.follow_approvals().await?;
         let now = client.get_approval(&id).await?;
         if now.status != ApprovalStatus::Pending {
             return Ok(now);
         }
-        let text = format!(
-            "atoll: waiting until {} for somebody to approve {id}: `atoll approvals show {id}`, \
-             then `approve` or `deny`\n",
-            now.pending_until
-        );
-        // A closed stderr leaves nobody to tell.
-        io::stderr().write_all(text.as_bytes()).ok();
+        pending_until = now.pending_until;
         // After a while it is said once more.
         if let Ok(decided) = timeout(SAID_EVERY, decided(changes, &asked)).await {
             match decided? {
