@@ -47,7 +47,7 @@ fn a_directory_comes_along_without_what_it_hides() {
             ran.stderr()
         };
         let remote = refused(&["create", "web", "--workspace", "https://a.example/b.git"]);
-        assert!(remote.contains("no network"), "{remote}");
+        assert!(remote.contains("only what is in the sandbox is cloned"), "{remote}");
         let missing = refused(&["create", "web", "--workspace", "not/there"]);
         assert!(missing.contains("not/there"), "{missing}");
         assert_eq!(served.state("web"), "");
