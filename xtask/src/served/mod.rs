@@ -133,6 +133,37 @@ pub(crate) fn delete(client: &mut Client, sandbox: &Value) -> Result<()> {
     client.ask("DELETE", &path(sandbox, ""), None).map(drop)
 }
 
+/// Runs a command to its end, which is a good one.
+pub(crate) fn run(client: &mut Client, sandbox: &Value, request: &Value) -> Result<Ran> {
+    let answer = client.timed("POST", &path(sandbox, "/execs?wait_ms=60000"), Some(request))?;
+    let result = answer.read()?;
+    ensure!(result["exec"]["ended"]["exit_code"] == 0, "it did not succeed: {result}");
+    Ok(Ran { took: answer.took, result })
+}
+
+/// A command that has ended, and how long it took to be told so.
+pub(crate) struct Ran {
+    pub(crate) took: Duration,
+    result: Value,
+}
+
+impl Ran {
+    /// What it printed, if that is short and text.
+    pub(crate) fn stdout(&self) -> &str {
+        self.result["stdout"]["head"]["text"].as_str().unwrap_or_default()
+    }
+}
+
+/// Takes a snapshot, and gives what is told of it.
+pub(crate) fn snapshot(client: &mut Client, sandbox: &Value) -> Result<Value> {
+    client.ask("POST", &path(sandbox, "/snapshots"), Some(&json!({})))
+}
+
+pub(crate) fn delete_snapshot(client: &mut Client, snapshot: &Value) -> Result<()> {
+    let id = snapshot["id"].as_str().context("it has an id")?;
+    client.ask("DELETE", &format!("/v1/snapshots/{id}"), None).map(drop)
+}
+
 fn begin(program: &Path, folder: &Path, user: Option<u32>, tcp: SocketAddr) -> Result<Child> {
     let mut command = Command::new(program);
     command.arg("serve").arg("--state").arg(folder.join("state"));

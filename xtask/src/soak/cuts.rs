@@ -5,7 +5,7 @@
 //! What may be there is known from what was asked and answered; after each cut, all of it is
 //! looked at.
 
-use crate::served::{Address, Client, Served, delete, path, pause};
+use crate::served::{Address, Client, Served, delete, delete_snapshot, path, pause, run, snapshot};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::event::Timespec;
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ pub(super) fn cuts(served: &mut Served, count: u32, seed: u64) -> Result<String>
     let capabilities = client.ask("GET", "/v1/capabilities", None)?;
     let can_pause = capabilities["flags"]["pause"] == true;
     let first = take_snapshot(&mut client, &main, can_pause)?;
-    delete_snapshot(&mut client, first["id"].as_str().context("it has an id")?)?;
+    delete_snapshot(&mut client, &first)?;
     let (numbers, snapshots) = (BTreeSet::from([0]), BTreeMap::new());
     let (late, gone, next) = (None, None, 1);
     let mut known = Known { main, can_pause, numbers, snapshots, late, gone, next };
@@ -142,7 +142,7 @@ pub(super) fn cuts(served: &mut Served, count: u32, seed: u64) -> Result<String>
     let mut client = served.client()?;
     delete(&mut client, &known.main)?;
     for id in known.snapshots.keys() {
-        delete_snapshot(&mut client, id)?;
+        delete_snapshot(&mut client, &json!({ "id": id }))?;
     }
     let took = begin.elapsed();
     Ok(format!("in {took:.0?}, after {answered} answers and before {unanswered}, lost nothing"))
@@ -297,7 +297,7 @@ impl Known {
         }
         while self.snapshots.len() > SNAPSHOTS_MAX {
             let Some((id, _)) = self.snapshots.pop_first() else { break };
-            delete_snapshot(client, &id)?;
+            delete_snapshot(client, &json!({ "id": id }))?;
         }
         Ok(())
     }
@@ -328,22 +328,15 @@ fn look(client: &mut Client, sandbox: &Value) -> Result<u64> {
 /// Of one that runs, or of one that is stopped for it.
 fn take_snapshot(client: &mut Client, sandbox: &Value, while_it_runs: bool) -> Result<Value> {
     if while_it_runs {
-        return client.ask("POST", &path(sandbox, "/snapshots"), Some(&json!({})));
+        return snapshot(client, sandbox);
     }
     client.ask("POST", &path(sandbox, "/kill"), None)?;
-    let taken = client.ask("POST", &path(sandbox, "/snapshots"), Some(&json!({})))?;
+    let taken = snapshot(client, sandbox)?;
     client.ask("POST", &path(sandbox, "/resume"), None)?;
     Ok(taken)
 }
 
-fn delete_snapshot(client: &mut Client, id: &str) -> Result<()> {
-    client.ask("DELETE", &format!("/v1/snapshots/{id}"), None).map(drop)
-}
-
 /// What a script prints that succeeds.
 fn shell(client: &mut Client, sandbox: &Value, script: &str) -> Result<String> {
-    let request = json!({ "shell": script });
-    let result = client.ask("POST", &path(sandbox, "/execs?wait_ms=60000"), Some(&request))?;
-    ensure!(result["exec"]["ended"]["exit_code"] == 0, "it did not succeed: {result}");
-    Ok(result["stdout"]["head"]["text"].as_str().unwrap_or_default().to_owned())
+    run(client, sandbox, &json!({ "shell": script })).map(|ran| ran.stdout().to_owned())
 }

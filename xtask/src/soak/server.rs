@@ -1,7 +1,7 @@
 //! A server that lives for long: commands in a sandbox, and sandboxes that come and go, in
 //! every way that the API has.
 
-use crate::served::{Client, Served, path};
+use crate::served::{Client, Served, delete, path, run};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -121,9 +121,7 @@ fn id(exec: &Value) -> &str {
 
 /// Runs a command to its end.
 fn ended(client: &mut Client, sandbox: &Value, request: &Value) -> Result<()> {
-    let result = client.ask("POST", &path(sandbox, "/execs?wait_ms=60000"), Some(request))?;
-    ensure!(result["exec"]["ended"]["exit_code"] == 0, "it did not succeed: {result}");
-    Ok(())
+    run(client, sandbox, request).map(drop)
 }
 
 /// Makes and deletes so many sandboxes.
@@ -186,8 +184,4 @@ const CYCLES: [(Option<&str>, Cycle); 6] = [
 
 fn create(client: &mut Client, request: &Value) -> Result<Value> {
     client.ask("POST", "/v1/sandboxes", Some(request))
-}
-
-fn delete(client: &mut Client, sandbox: &Value) -> Result<()> {
-    client.ask("DELETE", &path(sandbox, ""), None).map(drop)
 }

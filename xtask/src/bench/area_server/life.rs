@@ -4,8 +4,8 @@
 use super::{Collected, Group, Results, Scene, TRUE, compare, rounds};
 use crate::bench::measure::Measured;
 use crate::bench::peers::Crun;
-use crate::served::{Client, create, delete, path};
-use anyhow::{Context as _, Result, ensure};
+use crate::served::{self, Client, create, delete, path};
+use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::fs;
 use std::time::Duration;
@@ -150,9 +150,5 @@ fn exec(scene: &Scene, count: u32) -> Result<Results> {
 }
 
 fn run(client: &mut Client, sandbox: &Value, command: &Value) -> Result<Duration> {
-    let request = json!({ "command": command });
-    let answer = client.timed("POST", &path(sandbox, "/execs?wait_ms=10000"), Some(&request))?;
-    let exec = &answer.read()?["exec"];
-    ensure!(exec["ended"]["exit_code"] == 0, "it did not succeed: {exec}");
-    Ok(answer.took)
+    served::run(client, sandbox, &json!({ "command": command })).map(|ran| ran.took)
 }

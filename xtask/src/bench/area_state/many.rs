@@ -1,12 +1,12 @@
 //! Many sandboxes of one snapshot: what each takes is what one of the image takes, however
 //! much is in the snapshot.
 
-use super::{Group, Kind, On, Results, Scene, fill, snapshot};
+use super::{Group, Kind, On, Results, Scene, fill};
 use crate::bench::budget::{Memory, Rule, Source};
 use crate::bench::kernel_memory::KernelMemory;
 use crate::bench::measure::{Measured, Times};
 use crate::bench::process_memory;
-use crate::served::{Client, create, delete, path};
+use crate::served::{Client, create, delete, path, snapshot};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::time::Duration;

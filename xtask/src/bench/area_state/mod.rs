@@ -16,8 +16,8 @@ mod stopped;
 use super::build::Programs;
 use super::group::{Collected, Results, compare, rounds};
 use super::measure::{Measured, Times};
-use crate::served::{Client, Served, path};
-use anyhow::{Context as _, Result, ensure};
+use crate::served::{Client, Served, run};
+use anyhow::{Context as _, Result};
 use disk::{Disk, Kind};
 use serde_json::{Value, json};
 use std::fs;
@@ -99,19 +99,7 @@ fn change(client: &mut Client, sandbox: &Value, files: u32) -> Result<()> {
 
 fn python(client: &mut Client, sandbox: &Value, script: &str) -> Result<()> {
     let request = json!({ "command": ["/usr/bin/python3", "-c", script] });
-    let answer = client.ask("POST", &path(sandbox, "/execs?wait_ms=60000"), Some(&request))?;
-    let exec = &answer["exec"];
-    ensure!(exec["ended"]["exit_code"] == 0, "it did not succeed: {exec}");
-    Ok(())
-}
-
-fn snapshot(client: &mut Client, sandbox: &Value) -> Result<Value> {
-    client.ask("POST", &path(sandbox, "/snapshots"), Some(&json!({})))
-}
-
-fn delete_snapshot(client: &mut Client, snapshot: &Value) -> Result<()> {
-    let id = snapshot["id"].as_str().context("it has an id")?;
-    client.ask("DELETE", &format!("/v1/snapshots/{id}"), None).map(drop)
+    run(client, sandbox, &request).map(drop)
 }
 
 /// One time that an answer tells of, by this name.

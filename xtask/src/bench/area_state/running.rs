@@ -1,12 +1,9 @@
 //! A snapshot of a sandbox that runs, whose cost is to follow what changed: against tar, which
 //! also has to look for that, and against the file system's own copy of a subvolume.
 
-use super::{
-    Collected, Group, Kind, Results, Scene, change, compare, delete_snapshot, fill, rounds,
-    snapshot, told,
-};
+use super::{Collected, Group, Kind, Results, Scene, change, compare, fill, rounds, told};
 use crate::process;
-use crate::served::{Client, create, delete};
+use crate::served::{Client, create, delete, delete_snapshot, snapshot};
 use anyhow::{Result, ensure};
 use serde_json::Value;
 use std::fs;

@@ -1,11 +1,8 @@
 //! A sandbox that is stopped: a snapshot of it, a sandbox of that, and the end of both. How
 //! many files there are is to make no difference.
 
-use super::{
-    Collected, Group, Kind, Results, Scene, compare, delete_snapshot, fill, fixed, rounds,
-    snapshot, told,
-};
-use crate::served::{Client, create, delete, path};
+use super::{Collected, Group, Kind, Results, Scene, compare, fill, fixed, rounds, told};
+use crate::served::{Client, create, delete, delete_snapshot, path, snapshot};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use std::time::Duration;
