@@ -46,12 +46,7 @@ impl EventStream {
     /// # Errors
     /// See [`ClientError`].
     pub async fn next(&mut self) -> Result<Option<Told>, ClientError> {
-        loop {
-            let Some(event) = self.0.next().await? else { return Ok(None) };
-            if let Some(told) = read(&event)? {
-                return Ok(Some(told));
-            }
-        }
+        self.0.next_told(read).await
     }
 }
 

@@ -63,12 +63,7 @@ impl Followed {
     /// # Errors
     /// See [`ClientError`].
     pub async fn next(&mut self) -> Result<Option<Heard>, ClientError> {
-        loop {
-            let Some(event) = self.0.next().await? else { return Ok(None) };
-            if let Some(heard) = read(&event)? {
-                return Ok(Some(heard));
-            }
-        }
+        self.0.next_told(read).await
     }
 }
 

@@ -80,12 +80,7 @@ impl PullStream {
     /// # Errors
     /// See [`ClientError`]; also if the pull failed.
     pub async fn next(&mut self) -> Result<Option<Pulled>, ClientError> {
-        loop {
-            let Some(event) = self.0.next().await? else { return Ok(None) };
-            if let Some(told) = read(&event)? {
-                return Ok(Some(told));
-            }
-        }
+        self.0.next_told(read).await
     }
 }
 

@@ -47,6 +47,19 @@ impl ServerEvents {
             }
         }
     }
+
+    /// What the next one tells that `read` knows: one of a newer server is passed over.
+    pub(crate) async fn next_told<T>(
+        &mut self,
+        read: impl Fn(&ServerEvent) -> Result<Option<T>, ClientError>,
+    ) -> Result<Option<T>, ClientError> {
+        loop {
+            let Some(event) = self.next().await? else { return Ok(None) };
+            if let Some(told) = read(&event)? {
+                return Ok(Some(told));
+            }
+        }
+    }
 }
 
 /// Takes bytes and gives events.
