@@ -12,6 +12,7 @@ use crate::name::SandboxName;
 use crate::object::object;
 use crate::sandbox::{
     CreateSandbox, InvalidRequest, Limits, NUMBER_MAX, Sandbox, Tier, page_count, validate_labels,
+    within,
 };
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -111,14 +112,8 @@ impl CreateSnapshot {
     /// Gives the first field that is wrong, with the limit that it breaks.
     pub fn validate(&self) -> Result<(), InvalidRequest> {
         validate_labels(&self.labels)?;
-        let field = || "delete_after_ms".to_owned();
-        match self.delete_after_ms {
-            Some(0) => Err(InvalidRequest::TooSmall { field: field(), found: 0, least: 1 }),
-            Some(found) if found > NUMBER_MAX => {
-                Err(InvalidRequest::TooLarge { field: field(), found, most: NUMBER_MAX })
-            }
-            _ => Ok(()),
-        }
+        let time = self.delete_after_ms;
+        time.map_or(Ok(()), |found| within("delete_after_ms", found, 1, NUMBER_MAX))
     }
 }
 
@@ -202,14 +197,7 @@ impl ForkSnapshot {
 }
 
 fn validate_fork(count: u32, sandbox: &CreateSandbox) -> Result<(), InvalidRequest> {
-    let field = || "count".to_owned();
-    let (found, most) = (count.into(), FORKS_COUNT_MAX.into());
-    if count == 0 {
-        return Err(InvalidRequest::TooSmall { field: field(), found, least: 1 });
-    }
-    if count > FORKS_COUNT_MAX {
-        return Err(InvalidRequest::TooLarge { field: field(), found, most });
-    }
+    within("count", count.into(), 1, FORKS_COUNT_MAX.into())?;
     if sandbox.snapshot.is_some() {
         let reason = "is said already by what is forked";
         return Err(InvalidRequest::Malformed { field: "sandbox.snapshot".to_owned(), reason });

@@ -1,8 +1,7 @@
 //! What can be done to an exec.
 
 use super::TerminalSize;
-use super::start::within;
-use crate::sandbox::InvalidRequest;
+use crate::sandbox::{InvalidRequest, within};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;

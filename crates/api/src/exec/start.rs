@@ -3,7 +3,7 @@
 use crate::id::ExecId;
 use crate::object::object;
 use crate::octets::Octets;
-use crate::sandbox::{Env, InvalidRequest, NUMBER_MAX};
+use crate::sandbox::{Env, InvalidRequest, NUMBER_MAX, within};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// Longest that a request waits for the end of an exec, in milliseconds.
@@ -209,17 +209,6 @@ impl TerminalSize {
         within(rows, self.rows.into(), 1, u16::MAX.into())?;
         within(columns, self.columns.into(), 1, u16::MAX.into())
     }
-}
-
-pub(super) fn within(field: &str, found: u64, least: u64, most: u64) -> Result<(), InvalidRequest> {
-    let field = || field.to_owned();
-    if found < least {
-        return Err(InvalidRequest::TooSmall { field: field(), found, least });
-    }
-    if found > most {
-        return Err(InvalidRequest::TooLarge { field: field(), found, most });
-    }
-    Ok(())
 }
 
 fn not_longer(field: &str, found_bytes: usize, limit_bytes: usize) -> Result<(), InvalidRequest> {

@@ -289,13 +289,7 @@ impl CreateSandbox {
             ("lifecycle.delete_after_ms", self.lifecycle.delete_after_ms, 1),
             ("lifecycle.max_lifetime_ms", self.lifecycle.max_lifetime_ms, 1),
         ] {
-            if let Some(found) = value.filter(|&found| found < least) {
-                return Err(InvalidRequest::TooSmall { field: field.to_owned(), found, least });
-            }
-            if let Some(found) = value.filter(|&found| found > NUMBER_MAX) {
-                let (field, most) = (field.to_owned(), NUMBER_MAX);
-                return Err(InvalidRequest::TooLarge { field, found, most });
-            }
+            value.map_or(Ok(()), |found| within(field, found, least, NUMBER_MAX))?;
         }
         Ok(())
     }
@@ -356,6 +350,18 @@ pub(crate) fn validate_labels(labels: &BTreeMap<String, String>) -> Result<(), I
         if value.chars().any(char::is_control) {
             return malformed(&field, "contains a control character");
         }
+    }
+    Ok(())
+}
+
+/// Checks a number against its bounds, which are allowed themselves.
+pub(crate) fn within(field: &str, found: u64, least: u64, most: u64) -> Result<(), InvalidRequest> {
+    let field = || field.to_owned();
+    if found < least {
+        return Err(InvalidRequest::TooSmall { field: field(), found, least });
+    }
+    if found > most {
+        return Err(InvalidRequest::TooLarge { field: field(), found, most });
     }
     Ok(())
 }

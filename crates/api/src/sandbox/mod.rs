@@ -12,7 +12,7 @@ pub use create::{
     CreateSandbox, ENV_BYTES_MAX, ENV_COUNT_MAX, Env, IMAGE_BYTES_MAX, InvalidRequest,
     LABEL_KEY_BYTES_MAX, LABEL_VALUE_BYTES_MAX, LABELS_COUNT_MAX, Lifecycle, Limits, NUMBER_MAX,
 };
-pub(crate) use create::{malformed, not_longer, not_more, validate_labels};
+pub(crate) use create::{malformed, not_longer, not_more, validate_labels, within};
 pub use event::{Event, EventKind};
 pub use health::{GuestHealth, SandboxHealth, SandboxHealthStatus, Use};
 pub use hold::{Hold, HoldCause};

@@ -3,7 +3,7 @@
 use crate::files::{FileKind, Mode};
 use crate::id::SnapshotId;
 use crate::octets::Octets;
-use crate::sandbox::InvalidRequest;
+use crate::sandbox::{InvalidRequest, within};
 use serde::{Deserialize, Serialize};
 
 /// Most entries in one answer.
@@ -107,14 +107,8 @@ impl DiffSnapshots {
     /// # Errors
     /// Gives the field that is wrong, with its limit.
     pub fn validate(&self) -> Result<u32, InvalidRequest> {
-        let (limit, field) = (self.limit.unwrap_or(DIFF_COUNT_MAX), || "limit".to_owned());
-        if limit == 0 {
-            return Err(InvalidRequest::TooSmall { field: field(), found: 0, least: 1 });
-        }
-        if limit > DIFF_COUNT_MAX {
-            let (found, most) = (limit.into(), DIFF_COUNT_MAX.into());
-            return Err(InvalidRequest::TooLarge { field: field(), found, most });
-        }
+        let limit = self.limit.unwrap_or(DIFF_COUNT_MAX);
+        within("limit", limit.into(), 1, DIFF_COUNT_MAX.into())?;
         Ok(limit)
     }
 }

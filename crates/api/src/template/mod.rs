@@ -19,6 +19,7 @@ use crate::network::NetworkPolicy;
 use crate::object::{object, some_object};
 use crate::sandbox::{
     CreateSandbox, Env, IMAGE_BYTES_MAX, InvalidRequest, Limits, malformed, not_longer, not_more,
+    within,
 };
 use crate::service::{Ready, Service};
 use crate::time::Timestamp;
@@ -171,17 +172,8 @@ impl BuildTemplate {
                 TemplateStep::User(_) => {}
             }
         }
-        match self.keep {
-            Some(0) => {
-                let field = "keep".to_owned();
-                return Err(InvalidRequest::TooSmall { field, found: 0, least: 1 });
-            }
-            Some(found) if found > KEEP_MAX => {
-                let (found, most) = (found.into(), KEEP_MAX.into());
-                return Err(InvalidRequest::TooLarge { field: "keep".to_owned(), found, most });
-            }
-            _ => {}
-        }
+        let keep = self.keep;
+        keep.map_or(Ok(()), |found| within("keep", found.into(), 1, KEEP_MAX.into()))?;
         let start = self.start.as_ref().map(|start| start.service(User::User, None));
         let sandbox = CreateSandbox {
             image: self.image.clone(),
