@@ -90,6 +90,15 @@ impl Shared {
         self.closing.subscribe()
     }
 
+    /// Works until the engine shuts down, or until that is done.
+    pub(crate) async fn until_closing(&self, work: impl Future<Output = ()>) {
+        let mut closing = self.closing();
+        tokio::select! {
+            () = work => {}
+            _ = closing.wait_for(|&is_closing| is_closing) => {}
+        }
+    }
+
     /// Locks the directory, for a look or a change and never across a wait.
     pub(crate) fn directory(&self) -> MutexGuard<'_, Directory> {
         // A change of the directory cannot be left half-made by a panic.

@@ -316,7 +316,6 @@ fn gone(state: State) -> Option<&'static str> {
 
 /// Brings the records to the disk soon after they were written; closing them does, too.
 async fn keep_synchronised(shared: Arc<Shared>) {
-    let mut closing = shared.closing.subscribe();
     let keep = async {
         loop {
             shared.records.written().await;
@@ -325,36 +324,21 @@ async fn keep_synchronised(shared: Arc<Shared>) {
             shared.records.sync().await.unwrap_or_default();
         }
     };
-    tokio::select! {
-        () = keep => {}
-        _ = closing.wait_for(|&is_closing| is_closing) => {}
-    }
+    shared.until_closing(keep).await;
 }
 
 /// Keeps the book of approvals until the engine shuts down; who waits for a decision is told.
 async fn keep_approvals(shared: Arc<Shared>, keeper: Keeper) {
-    let mut closing = shared.closing.subscribe();
-    tokio::select! {
-        () = keeper.run(&shared.records) => {}
-        _ = closing.wait_for(|&is_closing| is_closing) => {}
-    }
+    shared.until_closing(keeper.run(&shared.records)).await;
 }
 
 /// Keeps what sandboxes use until the engine shuts down, which writes the last of it.
 async fn keep_usage(shared: Arc<Shared>) {
-    let mut closing = shared.closing.subscribe();
-    tokio::select! {
-        () = Meter::keep(shared.clone()) => {}
-        _ = closing.wait_for(|&is_closing| is_closing) => {}
-    }
+    shared.until_closing(Meter::keep(shared.clone())).await;
 }
 
 async fn keep_gateway(shared: Arc<Shared>, mut keeper: GatewayKeeper) {
-    let mut closing = shared.closing.subscribe();
-    tokio::select! {
-        () = keeper.run() => {}
-        _ = closing.wait_for(|&is_closing| is_closing) => {}
-    }
+    shared.until_closing(keeper.run()).await;
     keeper.end().await;
 }
 

@@ -15,11 +15,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// Does so until the engine shuts down, and begins with what an earlier server left.
 pub(crate) async fn shorten(shared: Arc<Shared>) {
-    let mut closing = shared.closing();
-    tokio::select! {
-        () = work(&shared) => {}
-        _ = closing.wait_for(|&is_closing| is_closing) => {}
-    }
+    shared.until_closing(work(&shared)).await;
 }
 
 async fn work(shared: &Arc<Shared>) {

@@ -8,6 +8,7 @@ use atoll_api::exec::User;
 use atoll_api::id::SnapshotId;
 use atoll_api::sandbox::Env;
 use atoll_api::template::{FilesDigest, TemplateStep};
+use atoll_store::digest::Digest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -61,7 +62,7 @@ impl Key {
             hasher.update((part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
-        Self(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(Digest::of_hash(hasher.finalize().into()).hex())
     }
 
     pub(crate) fn as_str(&self) -> &str {

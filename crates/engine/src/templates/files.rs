@@ -2,24 +2,18 @@
 
 use super::TemplateError;
 use atoll_api::template::FilesDigest;
-use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
-use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
-use tokio::sync::mpsc;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::spawn_blocking;
 
 /// How much is read at once.
 const PIECE_BYTES: usize = 64 << 10;
-/// Pieces that wait to be taken.
-const PIECES: usize = 4;
 
 /// The directory that they are in.
 #[derive(Debug)]
@@ -58,13 +52,9 @@ impl Files {
         touched.unwrap_or_default();
     }
 
-    /// The archive of them, as it is read.
-    pub(crate) fn read(&self, files: FilesDigest) -> io::Result<Reading> {
-        let file = File::open(self.path(files))?;
-        let (sender, pieces) = mpsc::channel(PIECES);
-        // It ends with who reads, whom it cannot outlive by more than a piece.
-        drop(spawn_blocking(move || send(file, &sender)));
-        Ok(Reading { pieces, piece: Bytes::new() })
+    /// The archive of them, to be read.
+    pub(crate) fn read(&self, files: FilesDigest) -> io::Result<tokio::fs::File> {
+        File::open(self.path(files)).map(tokio::fs::File::from_std)
     }
 
     /// Takes them in: all that `source` has, which must be what its digest says.
@@ -131,45 +121,6 @@ impl Files {
             }
         }
         Ok(())
-    }
-}
-
-/// Sends a file, piece by piece, as long as somebody takes it.
-fn send(mut file: File, sender: &mpsc::Sender<io::Result<Bytes>>) {
-    loop {
-        let mut piece = Vec::with_capacity(PIECE_BYTES);
-        let read = (&mut file).take(PIECE_BYTES as u64).read_to_end(&mut piece);
-        let is_last = !matches!(read, Ok(1..));
-        let told = read.map(|_| piece.into());
-        if sender.blocking_send(told).is_err() || is_last {
-            return;
-        }
-    }
-}
-
-/// A file that is read on a thread that may block.
-#[derive(Debug)]
-pub(crate) struct Reading {
-    pieces: mpsc::Receiver<io::Result<Bytes>>,
-    /// The rest of the last piece.
-    piece: Bytes,
-}
-
-impl AsyncRead for Reading {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.piece.is_empty() {
-            match ready!(self.pieces.poll_recv(context)) {
-                Some(piece) => self.piece = piece?,
-                None => return Poll::Ready(Ok(())),
-            }
-        }
-        let length = self.piece.len().min(buffer.remaining());
-        buffer.put_slice(&self.piece.split_to(length));
-        Poll::Ready(Ok(()))
     }
 }
 

@@ -15,11 +15,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// Keeps them until the engine shuts down. What an earlier server left is looked at first.
 pub(crate) async fn keep(shared: Arc<Shared>) {
-    let mut closing = shared.closing();
-    tokio::select! {
-        () = work(&shared) => {}
-        _ = closing.wait_for(|&is_closing| is_closing) => {}
-    }
+    shared.until_closing(work(&shared)).await;
 }
 
 async fn work(shared: &Arc<Shared>) {

@@ -60,7 +60,7 @@ impl Log {
 
     /// The lines from a number on, as far as they are kept.
     pub(crate) fn read(&self, offset: u64) -> Vec<BuildLogEntry> {
-        page(self.lines().entries.iter(), offset)
+        page(&self.lines().entries, offset)
     }
 
     /// All lines, as they are written to a file.
@@ -82,13 +82,13 @@ impl Log {
 /// Reads what was written to a file; what cannot be understood is left out.
 pub(crate) fn read_text(text: &[u8], offset: u64) -> Vec<BuildLogEntry> {
     let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    let entries: Vec<BuildLogEntry> =
-        lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
-    page(entries.iter(), offset)
+    let entries = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    page(&entries, offset)
 }
 
-fn page<'a>(entries: impl Iterator<Item = &'a BuildLogEntry>, offset: u64) -> Vec<BuildLogEntry> {
-    entries.filter(|entry| entry.offset >= offset).take(PAGE).cloned().collect()
+fn page(entries: &VecDeque<BuildLogEntry>, offset: u64) -> Vec<BuildLogEntry> {
+    let first = entries.partition_point(|entry| entry.offset < offset);
+    entries.range(first..).take(PAGE).cloned().collect()
 }
 
 /// Makes lines of what comes in pieces.

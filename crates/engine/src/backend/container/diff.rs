@@ -45,7 +45,8 @@ impl Container {
         }
         let compare = |part: fn(&Top) -> PathBuf, ground: &[Layer]| {
             let whole = |chain| Ok([ground.to_vec(), stack(&self.places, chain, part)?].concat());
-            compare(&whole(before)?, &whole(after)?, most, progress)
+            let bounds = Bounds { told: most, names: NAMES_MAX };
+            compare(&whole(before)?, &whole(after)?, bounds, STEP, &|| progress.is_cancelled())
         };
         let mut found = Differences::default();
         found.add(&home(), compare(Top::home, &[])?, |_| true)?;
@@ -105,17 +106,18 @@ pub(super) fn first_id(ids: Ids) -> u32 {
     }
 }
 
-fn compare(
+/// Compares what layers show; `step` is what that is done for.
+pub(super) fn compare(
     before: &[Layer],
     after: &[Layer],
-    most: usize,
-    progress: &Progress,
+    bounds: Bounds,
+    step: &'static str,
+    is_canceled: &dyn Fn() -> bool,
 ) -> Result<Compared, BackendError> {
-    let bounds = Bounds { told: most, names: NAMES_MAX };
-    let compared = tree::compare(before, after, format(), bounds, &|| progress.is_cancelled());
+    let compared = tree::compare(before, after, format(), bounds, is_canceled);
     compared.map_err(|error| match error {
         CompareError::Canceled => BackendError::Cancelled,
-        error => host::other(STEP, error),
+        error => host::other(step, error),
     })
 }
 

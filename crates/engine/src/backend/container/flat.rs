@@ -14,7 +14,7 @@
 //! old layers go when nobody needs them: a sandbox that runs has them until its processes end.
 
 use super::Container;
-use super::diff::{first_id, stack};
+use super::diff::{compare, first_id, stack};
 use super::host::{self, Places, call};
 use super::layers::format;
 use super::reading::{Held, Reading};
@@ -22,7 +22,7 @@ use super::top::{self, Top};
 use super::trash::Trash;
 use crate::backend::{BackendError, Flat, Progress};
 use atoll_api::id::{ID_BYTES, LayerId, SandboxId};
-use atoll_store::tree::{self, Bounds, CompareError, CopyError, FlattenError, Layer};
+use atoll_store::tree::{self, Bounds, CopyError, FlattenError, Layer};
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -235,11 +235,7 @@ impl Flats<'_> {
     /// Makes sure that layers show what others do.
     fn verify(&self, layers: &[Layer], flat: &[Layer]) -> Result<(), BackendError> {
         let bounds = Bounds { told: 1, names: usize::MAX };
-        let compared = tree::compare(layers, flat, format(), bounds, self.is_canceled);
-        let compared = compared.map_err(|error| match error {
-            CompareError::Canceled => BackendError::Cancelled,
-            error => host::other(STEP, error),
-        })?;
+        let compared = compare(layers, flat, bounds, STEP, self.is_canceled)?;
         // What nobody can read is the same file, or was made by us with the same rights.
         match compared.changes.first() {
             None => Ok(()),
