@@ -1,8 +1,8 @@
 //! Long texts for who decides by them: how they begin and end, and how much is in between.
 
-/// A text of at most `most` characters, if there is room to say what is missing. Of one that is longer that is its beginning and its end, and
-/// between them how many characters are left out: whoever made it cannot hide what it comes to
-/// behind something long.
+/// A text of at most `most` characters, if there is room to say what is missing. Of one that is
+/// longer that is its beginning and its end, and between them how many characters are left out:
+/// whoever made it cannot hide what it comes to behind something long.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     let count = text.chars().count();
     if count <= most {

@@ -1,7 +1,7 @@
 //! `atoll approvals`.
 
 use crate::error::CliError;
-use crate::remote::{self, Format, Reader, Remote, lines, neutral, say, table};
+use crate::remote::{self, Format, Reader, Remote, lines, listed, neutral, say};
 use crate::status::Status;
 use atoll_api::approval::{
     Applying, Approval, ApprovalStatus, ApprovalWhat, Approve, Deny, GrantScope,
@@ -148,19 +148,13 @@ fn list(args: &List) -> Result<Status, CliError> {
             }
         }
     })?;
-    let text = match args.remote.format() {
-        Format::Json => lines(&found),
-        Format::Text => {
-            let row = |one: &Approval| {
-                let (id, who) = (one.id.to_string(), who(one));
-                let count = one.count.to_string();
-                [id, who, one.status.to_string(), count, what(&one.what), one.rule.clone()]
-            };
-            let heading = ["ID", "WHO", "STATUS", "COUNT", "WHAT", "RULE"];
-            table(heading, &found.iter().map(row).collect::<Vec<_>>())
-        }
+    let row = |one: &Approval| {
+        let (id, who) = (one.id.to_string(), who(one));
+        let count = one.count.to_string();
+        [id, who, one.status.to_string(), count, what(&one.what), one.rule.clone()]
     };
-    say(&text).map(|_| Status::SUCCESS)
+    let heading = ["ID", "WHO", "STATUS", "COUNT", "WHAT", "RULE"];
+    say(&listed(args.remote.format(), &found, heading, row)).map(|_| Status::SUCCESS)
 }
 
 fn watch(args: Watch) -> Result<Status, CliError> {

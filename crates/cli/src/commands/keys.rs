@@ -1,7 +1,7 @@
 //! `atoll keys`.
 
 use crate::error::CliError;
-use crate::remote::{self, Format, Remote, lines, say, table};
+use crate::remote::{self, Remote, listed, say};
 use crate::status::Status;
 use atoll_api::key::{CreateKey, Scope};
 
@@ -79,23 +79,11 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         }
         Command::List(List { remote }) => {
             let found = remote.ask(async |client| client.list_keys().await)?.keys;
-            let text = match remote.format() {
-                Format::Json => lines(&found),
-                Format::Text => {
-                    let row = |key: &atoll_api::key::Key| {
-                        [
-                            key.id.to_string(),
-                            key.scope.to_string(),
-                            key.created_at.to_string(),
-                            key.note.clone(),
-                        ]
-                    };
-                    table(
-                        ["ID", "SCOPE", "CREATED", "NOTE"],
-                        &found.iter().map(row).collect::<Vec<_>>(),
-                    )
-                }
+            let row = |key: &atoll_api::key::Key| {
+                let (id, scope) = (key.id.to_string(), key.scope.to_string());
+                [id, scope, key.created_at.to_string(), key.note.clone()]
             };
+            let text = listed(remote.format(), &found, ["ID", "SCOPE", "CREATED", "NOTE"], row);
             say(&text).map(|_| Status::SUCCESS)
         }
         Command::Revoke(Revoke { key, remote }) => {

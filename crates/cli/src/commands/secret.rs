@@ -2,7 +2,7 @@
 
 use crate::error::CliError;
 use crate::prompt;
-use crate::remote::{self, EXIT_REFUSED, Format, Remote, lines, say, table};
+use crate::remote::{self, EXIT_REFUSED, Remote, listed, say};
 use crate::serve::places::Places;
 use crate::status::Status;
 use atoll_api::secret::{PutSecret, Secret, SecretName};
@@ -118,16 +118,11 @@ fn list(place: &Place) -> Result<Status, CliError> {
     } else {
         place.secrets()?.all().map_err(failed)?.iter().map(view).collect()
     };
-    let text = match place.remote.format() {
-        Format::Json => lines(&secrets),
-        Format::Text => {
-            let row = |secret: &Secret| {
-                let Secret { name, created_at, updated_at } = secret;
-                [name.to_string(), created_at.to_string(), updated_at.to_string()]
-            };
-            table(["NAME", "CREATED", "UPDATED"], &secrets.iter().map(row).collect::<Vec<_>>())
-        }
+    let row = |secret: &Secret| {
+        let Secret { name, created_at, updated_at } = secret;
+        [name.to_string(), created_at.to_string(), updated_at.to_string()]
     };
+    let text = listed(place.remote.format(), &secrets, ["NAME", "CREATED", "UPDATED"], row);
     say(&text).map(|_| Status::SUCCESS)
 }
 

@@ -7,7 +7,7 @@ mod start;
 pub(crate) mod workspace;
 
 pub(crate) use failure::failed;
-pub(crate) use print::{Format, Reader, lines, neutral, pretty, say, size, table};
+pub(crate) use print::{Format, Reader, lines, listed, neutral, pretty, say, size, table};
 
 use crate::env;
 use crate::error::CliError;

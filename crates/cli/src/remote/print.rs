@@ -45,6 +45,19 @@ pub(crate) fn pretty(value: &impl Serialize) -> String {
     text + "\n"
 }
 
+/// Things that were asked for: a line of JSON for each, or a table with a heading.
+pub(crate) fn listed<T: Serialize, const N: usize>(
+    format: Format,
+    things: &[T],
+    heading: [&str; N],
+    row: impl Fn(&T) -> [String; N],
+) -> String {
+    match format {
+        Format::Json => lines(things),
+        Format::Text => table(heading, &things.iter().map(row).collect::<Vec<_>>()),
+    }
+}
+
 /// A number of bytes for people: in the largest unit of which there is one, to a tenth.
 pub(crate) fn size(bytes: u64) -> String {
     for (unit, name) in [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")]

@@ -1,6 +1,6 @@
 //! Begins a build, with the files that it copies, and follows it.
 
-use super::files::Source;
+use super::files::{Directory, Source};
 use crate::error::CliError;
 use crate::remote::{EXIT_REFUSED, Format, Remote, lines, neutral, say};
 use crate::status::Status;
@@ -16,12 +16,14 @@ use std::path::{Path, PathBuf};
 pub(super) fn begin(path: &Path, no_cache: bool, remote: &Remote) -> Result<Build, CliError> {
     let (file, directory) = read(path)?;
     let mut files = BTreeMap::new();
-    for (place, copy) in file.copies() {
-        let from = directory.join(&copy.from);
-        let digest = send(&Source::of(&directory, &from)?, remote).map_err(|error| {
-            error.hint(format!("line {} of the template copies {}", copy.line, copy.from))
-        })?;
-        files.insert(*place, digest);
+    if !file.copies().is_empty() {
+        let directory = Directory::of(directory)?;
+        for (place, copy) in file.copies() {
+            let digest = send(&directory.source(&copy.from)?, remote).map_err(|error| {
+                error.hint(format!("line {} of the template copies {}", copy.line, copy.from))
+            })?;
+            files.insert(*place, digest);
+        }
     }
     let request = file.request(&files);
     let mut request =

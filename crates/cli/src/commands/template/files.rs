@@ -15,6 +15,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
+/// The directory of a template, and what is hidden in the project that it is in.
+pub(super) struct Directory {
+    path: PathBuf,
+    project: PathBuf,
+    hidden: Arc<IgnoreSet>,
+}
+
 /// What a step copies: the content of a directory, or one file.
 #[derive(Clone)]
 pub(super) struct Source {
@@ -27,19 +34,25 @@ pub(super) struct Source {
     hidden: Arc<IgnoreSet>,
 }
 
-impl Source {
-    /// What is at a path below the directory of a template.
-    pub(super) fn of(directory: &Path, from: &Path) -> Result<Self, CliError> {
+impl Directory {
+    /// Looks for ignore files, once for all steps.
+    pub(super) fn of(path: PathBuf) -> Result<Self, CliError> {
+        let mut flags = PolicyFlags::default();
+        flags.project = Some(path.clone());
+        let loaded = load(&flags)?;
+        let (hidden, _) = loaded.scan()?;
+        Ok(Self { path, project: loaded.project.root, hidden: Arc::new(hidden) })
+    }
+
+    /// What is at a path below it.
+    pub(super) fn source(&self, from: &str) -> Result<Source, CliError> {
+        let from = self.path.join(from);
         let told = || CliError::new(format!("cannot copy {}", from.display()));
         let whole = from.canonicalize().map_err(|error| told().because(error))?;
-        if !whole.starts_with(directory) {
+        if !whole.starts_with(&self.path) {
             let outside = "it leads out of the directory of the template";
             return Err(told().because(outside));
         }
-        let mut flags = PolicyFlags::default();
-        flags.project = Some(directory.to_owned());
-        let loaded = load(&flags)?;
-        let (hidden, _) = loaded.scan()?;
         let (root, only) = match whole.is_dir() {
             true => (whole, None),
             false => {
@@ -47,10 +60,12 @@ impl Source {
                 (parent, whole.file_name().map(OsString::from))
             }
         };
-        let below = root.strip_prefix(&loaded.project.root).unwrap_or(Path::new("")).to_owned();
-        Ok(Self { root, only, below, hidden: Arc::new(hidden) })
+        let below = root.strip_prefix(&self.project).unwrap_or(Path::new("")).to_owned();
+        Ok(Source { root, only, below, hidden: self.hidden.clone() })
     }
+}
 
+impl Source {
     fn pack(&self, out: impl Write) -> Result<LeftOut, PackError> {
         let is_hidden = |path: &Path, is_directory: bool| match &self.only {
             Some(only) if path.as_os_str() != only => true,

@@ -4,7 +4,7 @@ mod build;
 mod files;
 
 use crate::error::CliError;
-use crate::remote::{self, Format, Remote, lines, say, table};
+use crate::remote::{self, Remote, listed, pretty, say};
 use crate::status::Status;
 use atoll_api::id::BuildId;
 use atoll_api::template::{Build, Template, TemplateName, TemplateRef};
@@ -124,11 +124,7 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         }
         Command::Show(Show { template, remote }) => {
             let template = remote.ask(async |client| client.get_template(&template).await)?;
-            remote::answer(&remote, &template, |template| {
-                // JSON has no characters that could drive a terminal.
-                let text = serde_json::to_string_pretty(template);
-                text.expect("an answer has string keys only") + "\n"
-            })
+            remote::answer(&remote, &template, pretty)
         }
         Command::Delete(Delete { template, remote }) => {
             remote.ask(async |client| client.delete_template(&template).await)?;
@@ -149,14 +145,10 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
 fn show<T: serde::Serialize, const N: usize>(
     remote: &Remote,
     items: &[T],
-    head: [&str; N],
+    heading: [&str; N],
     row: impl Fn(&T) -> [String; N],
 ) -> Result<Status, CliError> {
-    let text = match remote.format() {
-        Format::Json => lines(items),
-        Format::Text => table(head, &items.iter().map(row).collect::<Vec<_>>()),
-    };
-    say(&text).map(|_| Status::SUCCESS)
+    say(&listed(remote.format(), items, heading, row)).map(|_| Status::SUCCESS)
 }
 
 fn row(template: &Template) -> [String; 4] {
