@@ -3,10 +3,11 @@
 
 use crate::approval::{ApprovalStatus, GrantScope};
 use crate::exec::{EndCause, User};
-use crate::id::{ApprovalId, ExecId, SandboxId, SnapshotId};
+use crate::id::{ApprovalId, ExecId, SandboxId, SnapshotId, VolumeId};
 use crate::name::SandboxName;
 use crate::secret::SecretName;
 use crate::time::Timestamp;
+use crate::volume::VolumeName;
 use serde::{Deserialize, Serialize};
 
 /// Most records in one answer.
@@ -92,6 +93,24 @@ pub enum AuditKind {
     SandboxRestored {
         /// Which.
         snapshot_id: SnapshotId,
+    },
+    /// A volume was made.
+    VolumeCreated {
+        /// Which.
+        volume_id: VolumeId,
+        /// Its name.
+        name: VolumeName,
+        /// Who made it.
+        by: String,
+    },
+    /// A volume was deleted.
+    VolumeDeleted {
+        /// Which.
+        volume_id: VolumeId,
+        /// Its name.
+        name: VolumeName,
+        /// Who deleted it.
+        by: String,
     },
     /// A command was started. Its environment and its input are not recorded.
     ExecStarted {
@@ -249,6 +268,8 @@ impl AuditKind {
             Self::SnapshotTaken { .. } => "snapshot_taken",
             Self::SnapshotDeleted { .. } => "snapshot_deleted",
             Self::SandboxRestored { .. } => "sandbox_restored",
+            Self::VolumeCreated { .. } => "volume_created",
+            Self::VolumeDeleted { .. } => "volume_deleted",
             Self::ExecStarted { .. } => "exec_started",
             Self::ExecEnded { .. } => "exec_ended",
             Self::SecretSet { .. } => "secret_set",

@@ -89,6 +89,7 @@ id!(RequestId, "req_", "a request", "Names one request: in its answer and in the
 id!(ApprovalId, "apr_", "an approval", "Names one thing that a person is asked to approve.");
 id!(SnapshotId, "snp_", "a snapshot", "Names one snapshot for good.");
 id!(BuildId, "bld_", "a build", "Names one build of a template for good.");
+id!(VolumeId, "vol_", "a volume", "Names one volume for good.");
 id!(LayerId, "lay_", "a layer", "Names one layer of files on a host.");
 id!(ExecId, "exe_", "an exec", "Names one command that was started in a sandbox.");
 

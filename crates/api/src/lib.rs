@@ -32,4 +32,5 @@ pub mod snapshot;
 pub mod template;
 pub mod time;
 pub mod usage;
+pub mod volume;
 pub mod wait;

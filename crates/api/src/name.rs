@@ -45,7 +45,7 @@ impl FromStr for SandboxName {
     }
 }
 
-fn flaw(text: &str) -> Option<&'static str> {
+pub(crate) fn flaw(text: &str) -> Option<&'static str> {
     if text.is_empty() {
         return Some("it is empty");
     }

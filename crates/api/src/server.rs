@@ -43,6 +43,9 @@ pub struct CapabilityFlags {
     /// Snapshots can be taken; of one that runs, if it can be paused too.
     #[serde(default)]
     pub snapshot: bool,
+    /// Volumes can be shown in sandboxes.
+    #[serde(default)]
+    pub volumes: bool,
 }
 
 /// A flag that this host lacks.

@@ -35,6 +35,7 @@ mod server;
 mod snapshots;
 mod sse;
 pub mod templates;
+mod volumes;
 mod wait;
 
 pub use approvals::ApprovalStream;

@@ -2,9 +2,11 @@
 
 mod cause;
 mod snapshot;
+mod volume;
 
 pub(crate) use cause::is_full;
 pub use snapshot::SnapshotError;
+pub use volume::VolumeError;
 
 use crate::audit::AuditError;
 use crate::backend::BackendError;
@@ -103,6 +105,9 @@ pub enum CreateError {
         /// What was asked for.
         template: TemplateRef,
     },
+    /// A volume that it is to have cannot be had.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
     /// The engine shuts down.
     #[error("the server shuts down")]
     ShuttingDown,
@@ -181,6 +186,14 @@ pub enum OperationError {
         id: SandboxId,
         /// What is wrong.
         source: NetworkError,
+    },
+    /// A volume that it has cannot be had now, so it is not started.
+    #[error("sandbox {id} cannot be started: {source}")]
+    Volume {
+        /// The id.
+        id: SandboxId,
+        /// Why.
+        source: VolumeError,
     },
     /// Its network cannot be prepared.
     #[error("the network could not be prepared")]
@@ -374,6 +387,18 @@ fn of_backend(error: &dyn std::error::Error, source: &BackendError) -> ApiError 
             answer
         }
         BackendError::Images { source } => source.to_api(),
+        BackendError::VolumePlace { .. } => {
+            let next_step = "choose another path, where the image has a directory or nothing";
+            let mut answer = hopeless(ErrorCode::Invalid, error, next_step);
+            answer.message = source.to_string();
+            answer.details.field = Some("volumes".to_owned());
+            answer
+        }
+        BackendError::NoVolume { .. } => {
+            let mut answer = hopeless(ErrorCode::Lost, error, "restore the server's files");
+            answer.message = source.to_string();
+            answer
+        }
         BackendError::OtherImage => {
             hopeless(ErrorCode::Conflict, error, "choose snapshots of one image")
         }
@@ -469,6 +494,15 @@ impl CreateError {
                 answer.details.field = Some("template".to_owned());
                 answer
             }
+            Self::Volume(error) => {
+                let mut answer = error.to_api();
+                // What is not there is in the request.
+                if answer.code == ErrorCode::NotFound {
+                    answer.code = ErrorCode::Invalid;
+                    answer.details.field = Some("volumes".to_owned());
+                }
+                answer
+            }
             Self::ShuttingDown => shutting_down(self),
             Self::Random(_) => plain(ErrorCode::Internal, self, "see the server's log"),
             Self::Backend { source, .. } => of_backend(self, source),
@@ -510,6 +544,9 @@ impl OperationError {
                 answer
             }
             Self::Network { source, .. } => source.to_api(),
+            Self::Volume { source, .. } => {
+                ApiError { message: self.to_string(), ..source.to_api() }
+            }
             Self::Prepare { .. } | Self::Gateway { .. } => {
                 plain(ErrorCode::Internal, self, "see the server's log")
             }
@@ -578,6 +615,7 @@ impl OperationError {
             | Self::Unsupported { id, .. }
             | Self::NoNetwork { id }
             | Self::Network { id, .. }
+            | Self::Volume { id, .. }
             | Self::Prepare { id, .. }
             | Self::Gateway { id, .. }
             | Self::Busy { id }

@@ -50,6 +50,7 @@ pub mod state;
 pub mod templates;
 mod told;
 pub mod usage;
+pub mod volumes;
 mod workspace;
 
 pub use config::Config;

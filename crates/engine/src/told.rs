@@ -41,6 +41,7 @@ fn words(what: &EventKind) -> (&'static str, Option<&str>) {
         EventKind::Unexposed { .. } => ("unexposed", None),
         EventKind::Snapshotted { .. } => ("snapshotted", None),
         EventKind::Restored { .. } => ("restored", None),
+        EventKind::VolumeShared { .. } => ("volume_shared", None),
         EventKind::Failed { cause } => ("failed", Some(cause)),
         EventKind::Deleted { reason } => ("deleted", Some(reason)),
         EventKind::Removed => ("removed", None),
@@ -52,7 +53,7 @@ fn words(what: &EventKind) -> (&'static str, Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_api::id::SnapshotId;
+    use atoll_api::id::{SnapshotId, VolumeId};
 
     #[test]
     fn the_words_are_those_of_the_api() {
@@ -67,6 +68,7 @@ mod tests {
             EventKind::Unexposed { port: 1 },
             EventKind::Snapshotted { snapshot_id: SnapshotId::from_random([1; 10]) },
             EventKind::Restored { snapshot_id: SnapshotId::from_random([1; 10]) },
+            EventKind::VolumeShared { volume_id: VolumeId::from_random([1; 10]), with: Vec::new() },
             EventKind::Failed { cause: text() },
             EventKind::Deleted { reason: text() },
             EventKind::NotRemoved { cause: text() },

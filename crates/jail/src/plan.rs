@@ -225,7 +225,7 @@ fn holds_entries(what: &What) -> bool {
 
 /// Where a writable root file system lies until it is entered: in the empty root, whose
 /// other directories are the private space.
-const WRITABLE_ROOT: &str = "/system";
+pub const WRITABLE_ROOT: &str = "/system";
 
 /// What has been made so far.
 struct Builder {

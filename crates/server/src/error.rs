@@ -6,7 +6,9 @@
 use atoll_api::error::{ApiError, ErrorBody, ErrorCode, ErrorDetails, Retry, TookEffect};
 use atoll_api::key::Scope;
 use atoll_api::sandbox::InvalidRequest;
-use atoll_engine::error::{CreateError, OperationError, SnapshotError, chain, invalid, of_records};
+use atoll_engine::error::{
+    CreateError, OperationError, SnapshotError, VolumeError, chain, invalid, of_records,
+};
 use atoll_engine::inside::InsideError;
 use atoll_engine::records::RecordsError;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -118,6 +120,12 @@ impl From<OperationError> for Failure {
 
 impl From<SnapshotError> for Failure {
     fn from(error: SnapshotError) -> Self {
+        Self::of(error.to_api(), &error)
+    }
+}
+
+impl From<VolumeError> for Failure {
+    fn from(error: VolumeError) -> Self {
         Self::of(error.to_api(), &error)
     }
 }

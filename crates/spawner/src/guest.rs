@@ -1,12 +1,13 @@
 //! The half of a start that is the guest.
 
-use crate::order::{Failed, Order};
+use crate::order::{Failed, Order, VOLUME_STEP};
 use crate::view::RUN;
 use atoll_guest::message::{Failure, FailureKind};
 use atoll_guest::serve::{Base, Limits, Server};
+use atoll_jail::apply::ApplyError;
 use atoll_jail::confine::{self, ConfineError, Confinement, Filters, Walls};
 use atoll_jail::enter::{Bond, Newborn};
-use atoll_jail::plan::Step;
+use atoll_jail::plan::{Step, WRITABLE_ROOT};
 use atoll_jail::{apply, root, spec};
 use atoll_protocol::exec::User;
 use atoll_protocol::octets::Octets;
@@ -15,6 +16,7 @@ use atoll_sys::process::{self, SignalSet};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 /// What the guest says when it listens; else a [`Failed`] in JSON.
 pub(crate) const READY: &[u8] = b"ready";
@@ -34,6 +36,8 @@ pub(crate) struct Plan {
     /// Directories that are to be root's.
     pub(crate) of_root: Vec<&'static str>,
     pub(crate) base: Base,
+    /// Places of volumes.
+    pub(crate) volumes: Vec<PathBuf>,
 }
 
 /// What every command of the sandbox begins with.
@@ -149,7 +153,11 @@ fn prepare(
 ) -> Result<Server, Failed> {
     apply::apply(&plan.steps, &handed, next_tree).map_err(|error| {
         let errno = error.source.raw_os_error().unwrap_or(0);
-        Failed::new(error.call, &error, errno)
+        let volume = plan.steps.get(error.index).and_then(|step| volume(step, &plan.volumes));
+        match volume {
+            Some(at) => Failed { step: VOLUME_STEP.to_owned(), text: place(at, &error), errno },
+            None => Failed::new(error.call, &error, errno),
+        }
     })?;
     drop(handed);
     let mut walls = Walls::prepare(&plan.confinement, plan.filters).map_err(unconfined)?;
@@ -179,6 +187,20 @@ fn prepare(
     let walls = Box::new(Raised { walls, root });
     Server::new(socket, plan.base, walls, Limits::default())
         .map_err(|error| Failed::io("signalfd", &error))
+}
+
+/// The volume whose place a step makes, or a directory above it.
+fn volume<'a>(step: &Step, volumes: &'a [PathBuf]) -> Option<&'a Path> {
+    let Step::MakeDirectory { path, .. } = step else { return None };
+    // While it is made, a root file system that can be written is a directory of another one.
+    let inside = path.strip_prefix(WRITABLE_ROOT).unwrap_or(path);
+    let inside = Path::new("/").join(inside);
+    volumes.iter().map(PathBuf::as_path).find(|at| at.starts_with(&inside))
+}
+
+fn place(at: &Path, error: &ApplyError) -> String {
+    let source = &error.source;
+    format!("{} cannot be made, or is no directory, or is behind a link: {source}", at.display())
 }
 
 fn unconfined(error: ConfineError) -> Failed {

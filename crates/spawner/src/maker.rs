@@ -14,8 +14,8 @@ use atoll_sys::probe;
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// The filters for commands of the user and of the root inside.
@@ -91,16 +91,9 @@ fn start(
         },
         confinement: view.confinement,
         base: guest::base(order),
+        volumes: order.volumes.iter().map(|one| one.at.as_path().to_owned()).collect(),
     };
-    let handed: Vec<OwnedFd> = view
-        .handed
-        .iter()
-        .map(|path| atoll_jail::tree::clone(path, None, None))
-        .collect::<Result<_, _>>()
-        .map_err(|error| {
-            let (step, errno) = error.step();
-            Failed::new(step, &error, errno.unwrap_or(0))
-        })?;
+    let handed = trees(&view.handed)?;
     let socket = bind(order.socket.as_path())?;
     let group = order.group.as_ref().map(|path| open(path.as_path())).transpose()?;
     let group = group.as_ref().map(OwnedFd::as_fd);
@@ -153,21 +146,11 @@ fn hand(listeners: &Listeners, launched: &Launched) -> Result<u64, Failed> {
 
 /// Layers that may be written, with the owners of those below as the sandbox's.
 fn stack(layers: &Layers, userns: &OwnedFd) -> Result<OwnedFd, Failed> {
-    let mut moved: Vec<(order::Ids, OwnedFd)> = Vec::new();
-    for lower in &layers.lowers {
-        if let Owners::Moved(ids) = lower.owners
-            && !moved.iter().any(|(known, _)| *known == ids)
-        {
-            let made = probe::user_namespace_of(ids.inside, ids.outside, ids.count);
-            moved.push((ids, made.map_err(|error| Failed::io("clone", &error))?));
-        }
-    }
+    let moved = Moved::of(layers.lowers.iter().map(|lower| lower.owners))?;
     let owners = |owners| match owners {
         Owners::Own => None,
         Owners::Inside => Some(userns.as_fd()),
-        Owners::Moved(ids) => {
-            moved.iter().find(|(known, _)| *known == ids).map(|(_, made)| made.as_fd())
-        }
+        Owners::Moved(ids) => moved.find(ids),
     };
     let lowers = layers.lowers.iter().map(|lower| {
         let (path, owners) = (lower.path.as_path(), owners(lower.owners));
@@ -179,6 +162,46 @@ fn stack(layers: &Layers, userns: &OwnedFd) -> Result<OwnedFd, Failed> {
         let (step, errno) = error.step();
         Failed::new(step, &error, errno.unwrap_or(0))
     })
+}
+
+/// User namespaces by which files of others are shown as a sandbox's.
+struct Moved(Vec<(order::Ids, OwnedFd)>);
+
+impl Moved {
+    /// One for each of these that is moved.
+    fn of(owners: impl Iterator<Item = Owners>) -> Result<Self, Failed> {
+        let mut moved: Vec<(order::Ids, OwnedFd)> = Vec::new();
+        for one in owners {
+            if let Owners::Moved(ids) = one
+                && !moved.iter().any(|(known, _)| *known == ids)
+            {
+                let made = probe::user_namespace_of(ids.inside, ids.outside, ids.count);
+                moved.push((ids, made.map_err(|error| Failed::io("clone", &error))?));
+            }
+        }
+        Ok(Self(moved))
+    }
+
+    fn find(&self, ids: order::Ids) -> Option<BorrowedFd<'_>> {
+        self.0.iter().find(|(known, _)| *known == ids).map(|(_, made)| made.as_fd())
+    }
+}
+
+/// The trees that are handed in, opened before there is anybody inside.
+fn trees(handed: &[(PathBuf, Owners)]) -> Result<Vec<OwnedFd>, Failed> {
+    let moved = Moved::of(handed.iter().map(|(_, owners)| *owners))?;
+    let tree = |(path, owners): &(PathBuf, Owners)| {
+        let owners = match owners {
+            // What is an image's is mounted when the sandbox's own ids are there.
+            Owners::Own | Owners::Inside => None,
+            Owners::Moved(ids) => moved.find(*ids),
+        };
+        atoll_jail::tree::clone(path, None, owners).map_err(|error| {
+            let (step, errno) = error.step();
+            Failed::new(step, &error, errno.unwrap_or(0))
+        })
+    };
+    handed.iter().map(tree).collect()
 }
 
 fn ids(ids: &order::Ids) -> spec::Ids {

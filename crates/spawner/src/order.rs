@@ -38,6 +38,9 @@ pub struct Order {
     /// Directories of the host that it may write, with what is written kept apart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overlays: Vec<Overlay>,
+    /// Directories of the host that others have too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<Volume>,
     /// Host name inside.
     pub hostname: String,
     /// The machine's id inside, as in machine-id(5), where its `/etc` leaves names to each sandbox.
@@ -236,6 +239,21 @@ pub struct Bind {
     pub is_writable: bool,
 }
 
+/// A directory of the host that is nobody's own, at a place inside that is made if need be, and
+/// is nowhere behind a link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Volume {
+    /// Which: a real path, without symbolic links.
+    pub source: Octets,
+    /// Where inside.
+    pub at: Octets,
+    /// It can be written.
+    pub is_writable: bool,
+    /// Whose its files are, for a server of root's; those of others are all its own.
+    pub owners: Owners,
+}
+
 /// Directories of the host, one over the other, at a place inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -278,6 +296,10 @@ pub struct Failed {
     /// The kernel's error number, or 0.
     pub errno: i32,
 }
+
+/// The step of a [`Failed`] that says that a volume cannot be where it is to be, with a text for
+/// whoever chose the place.
+pub const VOLUME_STEP: &str = "volume";
 
 impl Failed {
     /// An error with its causes on one line.

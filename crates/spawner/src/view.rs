@@ -1,6 +1,6 @@
 //! What the commands of a sandbox see and may write, from its order.
 
-use crate::order::{self, Failed, Image, Layers, Order, Trust};
+use crate::order::{self, Failed, Image, Layers, Order, Owners, Trust};
 use atoll_jail::confine::Confinement;
 use atoll_jail::host::{self, Stack, Trusted};
 use atoll_jail::spec::{Access, Entry, Kind, Lower, Source, Spec, User, What};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct View {
     pub(crate) spec: Spec,
     pub(crate) confinement: Confinement,
-    pub(crate) handed: Vec<PathBuf>,
+    pub(crate) handed: Vec<(PathBuf, Owners)>,
 }
 
 /// What belongs to programs that run.
@@ -53,6 +53,13 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
         view.push(Entry::new(at, What::Bind { source, kind: Kind::Directory, access }));
         writable.push(at.to_owned());
     }
+    for one in &order.volumes {
+        let (at, source) = (one.at.as_path(), one.source.as_path());
+        view.retain(|entry| !entry.at.starts_with(at));
+        let access = if one.is_writable { Access::ReadWrite } else { Access::ReadOnly };
+        view.push(bind(at, source, access));
+        writable.extend(one.is_writable.then(|| at.to_owned()));
+    }
     if let Image::Directory(root) = &order.image {
         let places: Vec<PathBuf> = view.iter().map(|entry| entry.at.clone()).collect();
         let shown = host::image(root.as_path(), &places);
@@ -77,7 +84,7 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
         writable.push(ROOT_HOME.into());
     }
     let root = writable_root.map(|layers| stack(layers, hands_in)).transpose()?;
-    let handed = if hands_in { hand_in(&mut view) } else { Vec::new() };
+    let handed = if hands_in { hand_in(order, &mut view) } else { Vec::new() };
     let user = User {
         inside_uid: order.user.inside_uid,
         inside_gid: order.user.inside_gid,
@@ -155,8 +162,8 @@ fn bind(at: impl Into<PathBuf>, source: &Path, access: Access) -> Entry {
 }
 
 /// Replaces every path but those of the system, which everybody may read, by a tree
-/// that is handed in.
-fn hand_in(view: &mut [Entry]) -> Vec<PathBuf> {
+/// that is handed in, with whose its files are.
+fn hand_in(order: &Order, view: &mut [Entry]) -> Vec<(PathBuf, Owners)> {
     let mut handed = Vec::new();
     for entry in view {
         let What::Bind { source, .. } = &mut entry.what else { continue };
@@ -164,7 +171,8 @@ fn hand_in(view: &mut [Entry]) -> Vec<PathBuf> {
         if *path == entry.at && host::places().any(|place| place == path) {
             continue;
         }
-        handed.push(path.clone());
+        let volume = order.volumes.iter().find(|one| one.at.as_path() == entry.at);
+        handed.push((path.clone(), volume.map_or(Owners::Own, |one| one.owners)));
         *source = Source::Handed(handed.len() - 1);
     }
     handed

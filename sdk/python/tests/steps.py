@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import atoll
-from atoll import NetworkBudgets, NetworkPolicy, NetworkSecret
+from atoll import NetworkBudgets, NetworkPolicy, NetworkSecret, VolumeMount
 from atoll.models import Dropped, Finished, Lifecycle, Output, Ready, Replacement, Service, Started
 
 from compare import difference, octets, plain
@@ -25,7 +25,7 @@ SECONDS = {
     "approval_timeout_ms": "approval_timeout",
 }
 ON_CLIENT = {"create", "get", "get_or_create", "list", "usage_of_all", "capabilities", "health"}
-ON_CLIENT_TOO = ("keys.", "snapshots.", "secrets.", "approvals.", "audit.", "images.")
+ON_CLIENT_TOO = ("keys.", "snapshots.", "secrets.", "approvals.", "audit.", "images.", "volumes.")
 OWN = {"exec.stream", "files.write_many", "fetch", "events", "files.watch", "keys.create"}
 OWN |= {"approvals.watch", "audit.follow"}
 
@@ -227,6 +227,8 @@ class Player:
                 made[name] = network(value)
             elif name == "replacements":
                 made[name] = [Replacement(**one) for one in value]
+            elif name == "volumes":
+                made[name] = [VolumeMount(**one) for one in value]
             elif name == "services":
                 made[name] = [Service(**{**one, "ready": Ready(**one["ready"])}) for one in value]
             elif isinstance(value, dict) and "hex" in value:

@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 import atoll
-from atoll import errors, images, models, network, oversight
+from atoll import errors, images, models, network, oversight, volumes
 from atoll import NetworkBudgets, NetworkPolicy, NetworkSecret
 from atoll.models import HttpAnswer, Lifecycle, Limits, Ready, ReadyLine, Replacement, Service, Workspace, WorkspaceGit
 
@@ -105,9 +105,10 @@ LITERALS = {
     "ApprovalStatus": oversight.ApprovalStatus,
     "GrantScope": oversight.GrantScope,
     "ImagePull": images.ImagePull,
+    "VolumeAccess": volumes.VolumeAccess,
 }
 
-NAMES = ("approvals", "audit", "client", "events", "execs", "files", "git", "images", "sandbox", "secrets", "snapshots")
+NAMES = ("approvals", "audit", "client", "events", "execs", "files", "git", "images", "sandbox", "secrets", "snapshots", "volumes")
 MODULES = [importlib.import_module(f"atoll._sync.{name}") for name in NAMES]
 
 
@@ -190,7 +191,7 @@ def policy() -> NetworkPolicy:
 
 
 def oversee(client: atoll.Atoll) -> None:
-    """Calls every verb about secrets, approvals, images and the audit log."""
+    """Calls every verb about secrets, approvals, images, volumes and the audit log."""
     client.secrets.set("A", "x")
     client.secrets.set("A", b"\xff")
     client.secrets.list()
@@ -206,6 +207,10 @@ def oversee(client: atoll.Atoll) -> None:
     client.images.pull("a", on_progress=print)
     client.images.delete("a")
     client.images.prune(all=True)
+    client.volumes.create("data", labels={"a": "b"})
+    list(client.volumes.list(labels={"a": "b"}, page_count=1))
+    client.volumes.get("data")
+    client.volumes.delete("data")
     next(client.audit.follow(after=1, sandbox="web", kinds=["lost"]))
 
 
@@ -241,6 +246,7 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
         "services": services(),
         "network": policy(),
         "exec_ask": ["git push *"],
+        "volumes": [volumes.VolumeMount(volume="data", path="/data", access="shared")],
         "workspace": Workspace(path="/x", git=WorkspaceGit(url="/y", branch="main", depth=1)),
     }
     sandbox = client.create(name="web", **making)
@@ -382,7 +388,7 @@ def test_the_verbs_of_the_table_are_there(prefix: str) -> None:
     kinds = {"client": "Atoll", "sandbox": "Sandbox", "`sandbox.execs`": "Execs", "command": "Exec"}
     kinds |= {"`sandbox.files`": "Files", "`sandbox.git`": "Git", "`client.keys`": "Keys", "`client.secrets`": "Secrets"}
     kinds |= {"`client.snapshots`": "Snapshots", "snapshot": "Snapshot"}
-    kinds |= {"`client.approvals`": "Approvals", "`client.audit`": "Audit", "`client.images`": "Images"}
+    kinds |= {"`client.approvals`": "Approvals", "`client.audit`": "Audit", "`client.images`": "Images", "`client.volumes`": "Volumes"}
     for on, verbs in rows:
         owner = kinds.get(on.split(" (")[0], owner)
         table.setdefault(owner, set()).update(re.findall(r"`([a-z][\w.()]*)`", verbs))

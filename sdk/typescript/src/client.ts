@@ -11,6 +11,7 @@ import { Sandbox } from "./sandbox.ts";
 import { Secrets } from "./secrets.ts";
 import { idOf, type Snapshot, Snapshots } from "./snapshots.ts";
 import { type Request, Transport } from "./transport.ts";
+import { Volumes } from "./volumes.ts";
 import type {
   Capabilities,
   CreateSandbox,
@@ -95,6 +96,8 @@ export class Atoll {
   readonly images: Images;
   /** What its sandboxes asked for, and people decide. */
   readonly approvals: Approvals;
+  /** Its volumes. */
+  readonly volumes: Volumes;
   /** What was recorded. */
   readonly audit: Audit;
   readonly #transport: Transport;
@@ -108,6 +111,7 @@ export class Atoll {
     this.secrets = new Secrets(this.#transport);
     this.images = new Images(this.#transport);
     this.approvals = new Approvals(this.#transport);
+    this.volumes = new Volumes(this.#transport);
     this.audit = new Audit(this.#transport);
   }
 

@@ -33,4 +33,5 @@ export {
   type SnapshotOptions,
   Snapshots,
 } from "./snapshots.ts";
+export { type VolumeListOptions, Volumes } from "./volumes.ts";
 export type * from "./types.ts";

@@ -98,7 +98,7 @@ export class Snapshot {
   /**
    * Makes sandboxes of it, each of them once, also where the connection breaks.
    *
-   * What is not said here they have of the sandbox that it was taken of, but no secrets. If none can be made, the
+   * What is not said here they have of the sandbox that it was taken of, but no secrets and no volumes. If none can be made, the
    * error of the first one is thrown.
    */
   async fork(options: ForkOptions & { idempotencyKey?: string } = {}): Promise<Forks> {

@@ -60,6 +60,12 @@ export type ImagePull = Schemas["ImagePull"];
 export type ImageProgress = Schemas["ImageProgress"];
 /** What was removed of images. */
 export type Pruned = Schemas["Pruned"];
+/** A volume. */
+export type Volume = Schemas["Volume"];
+/** A volume that a sandbox is to have. */
+export type VolumeMount = Schemas["VolumeMount"];
+/** What a sandbox may do with a volume. */
+export type VolumeAccess = Schemas["VolumeAccess"];
 /** One record of the audit log. */
 export type AuditRecord = Schemas["AuditRecord"];
 /** What was recorded. */

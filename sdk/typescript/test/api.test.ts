@@ -23,6 +23,7 @@ import {
   Session,
   Snapshot,
   Snapshots,
+  Volumes,
 } from "../src/index.ts";
 import { ROOT } from "./serving.ts";
 
@@ -185,8 +186,8 @@ const POLICY: NetworkPolicy = {
   ],
 };
 
-/** Every verb about secrets, approvals, images and the audit log. */
-async function oversee({ secrets, approvals, audit, images }: Atoll): Promise<void> {
+/** Every verb about secrets, approvals, images, volumes and the audit log. */
+async function oversee({ secrets, approvals, audit, images, volumes }: Atoll): Promise<void> {
   await secrets.set("A", "x");
   await secrets.set("A", Uint8Array.of(255));
   await secrets.list();
@@ -202,6 +203,10 @@ async function oversee({ secrets, approvals, audit, images }: Atoll): Promise<vo
   await images.pull("a", { onProgress: () => {} });
   await images.delete("a");
   await images.prune({ all: true });
+  await volumes.create("data", { labels: { a: "b" } });
+  await first(volumes.list({ labels: { a: "b" }, pageCount: 1 }));
+  await volumes.get("data");
+  await volumes.delete("data");
   await first(audit.follow({ after: 1, sandbox: "web", kinds: ["lost"] }));
 }
 
@@ -240,6 +245,7 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
     workspace: { path: "/x", git: { url: "/y" } },
     network: POLICY,
     execAsk: ["git push *"],
+    volumes: [{ volume: "data", path: "/data", access: "shared" as const }],
   };
   const sandbox = await client.create({ name: "web", idempotencyKey: "k", ...making });
   await client.create({ files: folder });
@@ -350,7 +356,7 @@ test("verbs can say all that requests may have", () => {
     return had ? [...fields].filter((field) => !had.has(field)).map((field) => `${id}.${field}`) : [];
   });
   // A follower comes back to where it was, and lists have further pages: scenarios do that.
-  const elsewhere = ["list_sandboxes.cursor", "start_exec.shell", "start_exec.command", "list_approvals.cursor", "list_snapshots.after"];
+  const elsewhere = ["list_sandboxes.cursor", "start_exec.shell", "start_exec.command", "list_approvals.cursor", "list_snapshots.after", "list_volumes.after"];
   assert.deepEqual(unsent.filter((one) => !elsewhere.includes(one)).sort(), Object.keys(UNSENT).sort());
 });
 
@@ -381,6 +387,7 @@ test("the verbs of the table are there, and no others", () => {
     "`client.approvals`": Approvals,
     "`client.audit`": Audit,
     "`client.images`": Images,
+    "`client.volumes`": Volumes,
   };
   const table = new Map<string, Set<string>>();
   let owner = "";

@@ -9,6 +9,7 @@ use crate::network::NetworkPolicy;
 use crate::object::{object, some_object};
 use crate::service::{SERVICES_COUNT_MAX, Service};
 use crate::template::TemplateRef;
+use crate::volume::{VolumeMount, validate_mounts};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -92,6 +93,11 @@ pub struct CreateSandbox {
     /// is said; and only who has a network can be given more of it later.
     #[serde(default, deserialize_with = "some_object", skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkPolicy>,
+    /// Volumes that are shown in it, at most 16. None goes along with a snapshot or a template: who
+    /// wants one names it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 16)]
+    pub volumes: Vec<VolumeMount>,
 }
 
 fn host_image() -> String {
@@ -114,6 +120,7 @@ impl Default for CreateSandbox {
             services: Vec::new(),
             exec_ask: Vec::new(),
             network: None,
+            volumes: Vec::new(),
         }
     }
 }
@@ -278,6 +285,7 @@ impl CreateSandbox {
         if let Some(network) = &self.network {
             network.validate()?;
         }
+        validate_mounts(&self.volumes)?;
         not_more("exec_ask", self.exec_ask.len(), PATTERNS_COUNT_MAX)?;
         for (field, value, least) in [
             ("limits.memory_bytes", self.limits.memory_bytes, 1 << 20),

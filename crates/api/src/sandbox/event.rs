@@ -1,6 +1,6 @@
 //! What happened to sandboxes, as it is told and kept.
 
-use crate::id::{SandboxId, SnapshotId};
+use crate::id::{SandboxId, SnapshotId, VolumeId};
 use crate::ports::Visibility;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -74,6 +74,13 @@ pub enum EventKind {
     Restored {
         /// Which.
         snapshot_id: SnapshotId,
+    },
+    /// It writes to a volume that others write to as well, and nothing keeps what they write apart.
+    VolumeShared {
+        /// Which.
+        volume_id: VolumeId,
+        /// The others.
+        with: Vec<SandboxId>,
     },
     /// It broke.
     Failed {

@@ -31,6 +31,7 @@ use crate::name::SandboxName;
 use crate::octets::Octets;
 use crate::template::TemplateRef;
 use crate::time::Timestamp;
+use crate::volume::MountedVolume;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -185,6 +186,9 @@ pub struct Sandbox {
     /// Files inside with the values of secrets, which whatever runs there can read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_files: Vec<String>,
+    /// Volumes that are shown in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<MountedVolume>,
     /// Labels that its maker gave it.
     pub labels: BTreeMap<String, String>,
     /// Limits in force.

@@ -1,14 +1,15 @@
 //! `atoll create`.
 
+use super::volume;
 use super::wanted::Wanted;
 use crate::error::CliError;
 use crate::remote::workspace::{Packing, Source};
-use crate::remote::{self, Remote};
+use crate::remote::{self, Format, Remote};
 use crate::status::Status;
 use atoll_api::id::SnapshotId;
 use atoll_api::image::ImagePull;
 use atoll_api::name::SandboxName;
-use atoll_api::sandbox::CreateSandbox;
+use atoll_api::sandbox::{CreateSandbox, Sandbox};
 use atoll_api::template::TemplateRef;
 use atoll_store::pack::{LeftOut, PackError};
 use std::io::Write as _;
@@ -121,7 +122,7 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
             Err(error) => return Err(cannot_send(&directory, &error)),
         };
         tell(&left_out);
-        return remote::answer(&args.remote, &made?, |sandbox| format!("{}\n", sandbox.id));
+        return answer(&args.remote, &made?);
     }
     let made = match get {
         Some(name) => args.remote.ask(async |client| {
@@ -129,5 +130,12 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         }),
         None => args.remote.ask(async |client| client.create_sandbox(&wanted, None).await),
     };
-    remote::answer(&args.remote, &made?, |sandbox| format!("{}\n", sandbox.id))
+    answer(&args.remote, &made?)
+}
+
+fn answer(remote: &Remote, made: &Sandbox) -> Result<Status, CliError> {
+    if remote.format() == Format::Text {
+        volume::warn(made);
+    }
+    remote::answer(remote, made, |sandbox| format!("{}\n", sandbox.id))
 }

@@ -30,6 +30,7 @@ mod show;
 mod snapshot;
 mod template;
 mod usage;
+mod volume;
 mod wait;
 mod wanted;
 
@@ -78,6 +79,7 @@ pub(crate) enum Command {
     Approvals(approvals::Args),
     Image(image::Args),
     Template(template::Args),
+    Volume(volume::Args),
     Keys(keys::Args),
     Secret(secret::Args),
     Completions(completions::Args),
@@ -118,6 +120,7 @@ impl Command {
             Self::Approvals(args) => approvals::run(args),
             Self::Image(args) => image::run(args),
             Self::Template(args) => template::run(args),
+            Self::Volume(args) => volume::run(args),
             Self::Keys(args) => keys::run(args),
             Self::Secret(args) => secret::run(args),
             Self::Completions(args) => completions::run(args),

@@ -1,11 +1,13 @@
 //! Flags that say what a sandbox is to be like, whatever it is made of.
 
 use super::network::Reach;
+use super::volume;
 use crate::error::CliError;
 use crate::policy::load::exec_ask;
 use atoll_api::exec::ExecPattern;
 use atoll_api::policy::{Bytes, Cpus, parse_duration};
 use atoll_api::sandbox::{CreateSandbox, Env, Lifecycle, Limits};
+use atoll_api::volume::VolumeMount;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +32,10 @@ pub(crate) struct Wanted {
     no_user_policy: bool,
     #[command(flatten)]
     reach: Reach,
+    /// Show a volume in it: NAME:/PATH to write alone, NAME:/PATH:ro to read, NAME:/PATH:shared to
+    /// write beside others; may be repeated
+    #[arg(long, value_name = "NAME:/PATH[:ACCESS]", value_parser = volume::mount)]
+    volume: Vec<VolumeMount>,
     /// Memory of all processes together, as in 2GiB
     #[arg(long, value_name = "SIZE")]
     memory: Option<Bytes>,
@@ -91,6 +97,7 @@ impl Wanted {
             labels: self.label.into_iter().collect(),
             exec_ask: asked,
             network,
+            volumes: self.volume,
             limits: Limits {
                 memory_bytes: self.memory.map(|size| size.0),
                 cpus_milli: self.cpus.map(|cpus| u64::from(cpus.milli)),

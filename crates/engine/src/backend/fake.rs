@@ -6,10 +6,10 @@
 
 use super::{
     Alive, Backend, BackendError, Capabilities, Differences, Flat, Found, Layer, Processes,
-    Progress, Spec, Taken,
+    Progress, Spec, Taken, VolumePlace,
 };
 use crate::usage::Measured;
-use atoll_api::id::{LayerId, SandboxId};
+use atoll_api::id::{LayerId, SandboxId, VolumeId};
 use atoll_api::sandbox::{Stage, Tier};
 use atoll_api::snapshot::SnapshotWay;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,11 +49,15 @@ pub enum Call {
     Diff,
     /// [`Backend::flatten`], where there is something to do.
     Flatten,
+    /// [`Backend::create_volume`].
+    CreateVolume,
+    /// [`Backend::remove_volume`].
+    RemoveVolume,
 }
 
 impl Call {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Create,
         Self::Start,
         Self::Adopt,
@@ -66,6 +70,8 @@ impl Call {
         Self::Restore,
         Self::Diff,
         Self::Flatten,
+        Self::CreateVolume,
+        Self::RemoveVolume,
     ];
 }
 
@@ -162,6 +168,7 @@ struct HostState {
     given_up: usize,
     ignores_stop: bool,
     guests_at: Option<PathBuf>,
+    volumes: BTreeSet<VolumeId>,
 }
 
 /// What is on the host of one sandbox.
@@ -175,6 +182,8 @@ struct Parts {
     /// The layers below what runs.
     mounted: Vec<LayerId>,
     memory_bytes: Option<u64>,
+    /// The volumes that its processes have, or had last.
+    volumes: Vec<VolumePlace>,
 }
 
 /// What a sandbox keeps, or kept when it was set aside.
@@ -318,6 +327,19 @@ impl Host {
         self.state().sandboxes.get(&id).map_or(Processes::None, Parts::processes)
     }
 
+    /// The volumes of which something is on it.
+    pub fn volumes(&self) -> Vec<VolumeId> {
+        self.state().volumes.iter().copied().collect()
+    }
+
+    /// The sandboxes whose processes can write to a volume.
+    pub fn writers(&self, volume: VolumeId) -> Vec<SandboxId> {
+        let state = self.state();
+        let writes = |place: &VolumePlace| place.id == volume && place.is_writable;
+        let has = |parts: &Parts| parts.group.is_some() && parts.volumes.iter().any(writes);
+        state.sandboxes.iter().filter(|(_, parts)| has(parts)).map(|(id, _)| *id).collect()
+    }
+
     /// The layers on it.
     pub fn layers(&self) -> Vec<LayerId> {
         self.state().layers.keys().copied().collect()
@@ -439,6 +461,7 @@ impl Fake {
             user_root: true,
             writable_root: true,
             snapshot: true,
+            volumes: true,
         };
         Self { host: host.clone(), capabilities }
     }
@@ -483,14 +506,19 @@ impl Backend for Fake {
     fn start(
         &self,
         id: SandboxId,
-        _spec: &Spec,
+        spec: &Spec,
         progress: &Progress,
     ) -> Result<Alive, BackendError> {
         self.host.state().calls.push(Call::Start);
         self.host.at(Call::Start, Moment::Before)?;
         {
             let mut state = self.host.state();
+            let gone = spec.volumes.iter().find(|place| !state.volumes.contains(&place.id));
+            if let Some(VolumePlace { id, .. }) = gone {
+                return Err(BackendError::NoVolume { id: *id });
+            }
             let parts = state.parts(id)?;
+            parts.volumes.clone_from(&spec.volumes);
             parts.group = Some(Group { is_frozen: false, first: None });
             parts.mounted.clone_from(&parts.kept.below);
             (parts.cpu, parts.memory_bytes) = (Duration::ZERO, None);
@@ -672,6 +700,24 @@ impl Backend for Fake {
             .state()
             .parts(id)
             .map(|parts| Some((if parts.has_files { 4096 } else { 0 }, true)))
+    }
+
+    fn create_volume(&self, id: VolumeId) -> Result<(), BackendError> {
+        self.host.simple(Call::CreateVolume, |state| {
+            state.volumes.insert(id);
+            Ok(())
+        })
+    }
+
+    fn remove_volume(&self, id: VolumeId) -> Result<(), BackendError> {
+        self.host.simple(Call::RemoveVolume, |state| {
+            state.volumes.remove(&id);
+            Ok(())
+        })
+    }
+
+    fn volumes(&self) -> Result<Vec<VolumeId>, BackendError> {
+        Ok(self.host.volumes())
     }
 
     fn inventory(&self) -> Result<Vec<Found>, BackendError> {

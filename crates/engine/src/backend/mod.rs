@@ -15,7 +15,8 @@ pub(crate) use progress::Waiting;
 
 use crate::images::ImageError;
 use crate::usage::Measured;
-use atoll_api::id::{LayerId, SandboxId};
+use crate::volumes::Mount;
+use atoll_api::id::{LayerId, SandboxId, VolumeId};
 use atoll_api::image::ImagePull;
 use atoll_api::sandbox::{Env, Limits, Tier};
 use atoll_api::snapshot::{DiffEntry, SnapshotWay, Uncompared};
@@ -52,6 +53,26 @@ pub struct Spec {
     pub certificate: Option<String>,
     /// Files with the values of secrets, which are nowhere but in the sandbox's own memory.
     pub secrets: Vec<(PathBuf, Value)>,
+    /// Volumes that are shown in it.
+    pub volumes: Vec<VolumePlace>,
+}
+
+/// A volume, and where it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumePlace {
+    /// Which.
+    pub id: VolumeId,
+    /// Where inside: an absolute path.
+    pub at: PathBuf,
+    /// It can be written.
+    pub is_writable: bool,
+}
+
+impl VolumePlace {
+    pub(crate) fn of(mount: &Mount) -> Self {
+        let at = PathBuf::from(&mount.path);
+        Self { id: mount.volume, at, is_writable: mount.access.writes() }
+    }
 }
 
 /// A sandbox whose processes run or are frozen.
@@ -83,6 +104,8 @@ pub struct Capabilities {
     pub writable_root: bool,
     /// What a sandbox keeps can be set aside, gone back to and begun with.
     pub snapshot: bool,
+    /// Volumes can be shown in it.
+    pub volumes: bool,
 }
 
 impl Capabilities {
@@ -191,6 +214,18 @@ pub enum BackendError {
     Images {
         /// Why.
         source: Arc<ImageError>,
+    },
+    /// A volume cannot be where it is to be.
+    #[error("a volume cannot be shown there: {reason}")]
+    VolumePlace {
+        /// Why, with the place.
+        reason: String,
+    },
+    /// What a volume holds is not on this host.
+    #[error("what volume {id} holds is not on this host")]
+    NoVolume {
+        /// Which.
+        id: VolumeId,
     },
     /// Two layers are above different images.
     #[error("the layers are above different images")]
@@ -407,6 +442,25 @@ pub trait Backend: Send + Sync + 'static {
     fn disk(&self, _id: SandboxId) -> Result<Option<(u64, bool)>, BackendError> {
         Ok(None)
     }
+
+    /// Makes an empty directory for a volume, which every sandbox may write that it is shown in so.
+    ///
+    /// # Errors
+    /// [`Backend::remove_volume`] removes what there may be of it.
+    fn create_volume(&self, id: VolumeId) -> Result<(), BackendError>;
+
+    /// Takes away what a volume holds, which no sandbox is shown. On return it is out of sight; the
+    /// room that it takes may be free later. Nothing to remove is no mistake.
+    ///
+    /// # Errors
+    /// It may be there still; another call removes it.
+    fn remove_volume(&self, id: VolumeId) -> Result<(), BackendError>;
+
+    /// Every volume of which something is on this host.
+    ///
+    /// # Errors
+    /// A list that is not complete is none.
+    fn volumes(&self) -> Result<Vec<VolumeId>, BackendError>;
 
     /// Everything of this tier on this host, half-made things included, whoever made it.
     ///

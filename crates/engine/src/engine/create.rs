@@ -161,7 +161,15 @@ impl Engine {
         let (handle, waiter) = handle.with_creation(progress.clone(), creation);
         let admitted = {
             let mut directory = self.shared.directory();
-            directory.admit(record.name.as_ref(), record.id, || handle.clone())
+            let admitted = directory.admit(record.name.as_ref(), record.id, || handle.clone());
+            // In one step with that, so that nobody waits for one that is not made.
+            if admitted.is_ok()
+                && let Err(refused) = self.shared.volumes.claim(&record)
+            {
+                directory.forget(record.name.as_ref(), record.id);
+                return Err(CreateError::Volume(refused));
+            }
+            admitted
         };
         match admitted {
             Ok(()) => {
@@ -296,6 +304,10 @@ fn resolve(
     }
     check_services(&request.services)?;
     let network = network(shared, request)?;
+    if !request.volumes.is_empty() && !shared.backend.capabilities().volumes {
+        return Err(CreateError::Unsupported { tier, capability: "volumes" });
+    }
+    let volumes = shared.volumes.resolve(&request.volumes)?;
     let wants_root = request.services.iter().any(|service| service.user == User::Root);
     if wants_root && !shared.backend.capabilities().user_root {
         return Err(CreateError::Unsupported { tier, capability: "user_root" });
@@ -329,5 +341,6 @@ fn resolve(
         workspace: from.and_then(|kept| kept.workspace),
         exec_ask: request.exec_ask.clone(),
         network,
+        volumes,
     })
 }

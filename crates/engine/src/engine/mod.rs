@@ -9,6 +9,7 @@ mod expose;
 mod snapshot;
 mod start;
 mod template;
+mod volume;
 
 pub use create::{Beside, Got};
 pub(crate) use create::{ForBuild, network_can_be};
@@ -32,6 +33,7 @@ use crate::snapshots::Snapshots;
 use crate::state::Verb;
 use crate::templates::Templates;
 use crate::usage::Meter;
+use crate::volumes::Volumes;
 use atoll_api::audit::{AUDIT_PAGE_COUNT_MAX, AuditKind};
 use atoll_api::exec::Exec;
 use atoll_api::id::SandboxId;
@@ -76,6 +78,7 @@ pub(crate) struct Shared {
     pub(crate) gateway: Option<Gateway>,
     pub(crate) snapshots: Snapshots,
     pub(crate) templates: Templates,
+    pub(crate) volumes: Volumes,
     /// Names that have addresses in them.
     pub(crate) names: Kept,
     /// Turns true when the engine shuts down.

@@ -18,6 +18,7 @@ use crate::state::Verb;
 use crate::templates::{self, KeptBuild, Templates};
 use crate::told;
 use crate::usage::Meter;
+use crate::volumes::{self, Volumes};
 use atoll_api::id::{SandboxId, SnapshotId};
 use atoll_api::sandbox::{EventKind, State};
 use atoll_api::snapshot::SnapshotWay;
@@ -84,14 +85,19 @@ impl Engine {
             let meter = Meter::new(known.usage, &known.records, begun_at);
             let plan = reconcile::plan(known.records, &inventory);
             let taken = snapshots_found(known.snapshots, &*host)?;
+            // Of nobody: sandboxes have only those that are written down.
+            volumes::clear(&known.volumes, &*host).map_err(StartError::Inventory)?;
+            let volumes = Volumes::new(known.volumes);
             let broken_off = templates::broken_off(&known.templates.builds);
             let templates = Templates::open(config.templates, &state, known.templates);
             let templates = (templates.map_err(StartError::Templates)?, broken_off);
             let (came_true, approvals) = (known.came_true, known.approvals);
-            Ok((records, plan, came_true, approvals, oversight, meter, taken, templates))
+            let beside = (taken, templates, volumes);
+            Ok((records, plan, came_true, approvals, oversight, meter, beside))
         });
-        let (records, plan, came_true, asked, oversight, meter, (snapshots, unmade), templates) =
+        let (records, plan, came_true, asked, oversight, meter, beside) =
             looked.await.expect("neither of them panics")?;
+        let ((snapshots, unmade), templates, volumes) = beside;
         let (oversight, meter) = (Arc::new(oversight), Arc::new(meter));
         let (approvals, keeper) = Approvals::new(asked, oversight.clone());
         let gateway = gateway.map(|program| {
@@ -110,6 +116,7 @@ impl Engine {
             approvals,
             snapshots: Snapshots::new(snapshots),
             templates: templates.0,
+            volumes,
             meter,
             closing: watch::Sender::new(false),
             directory: Mutex::new(Directory::new(config.sandboxes_max)),
@@ -142,6 +149,7 @@ impl Engine {
     async fn carry_out(&self, plan: Plan) {
         for (record, action) in plan.known {
             let (record, begin) = self.prepare(record, action).await;
+            self.shared.volumes.found(&record);
             let name = record.name.clone().filter(|_| record.state != State::Deleted);
             let id = record.id;
             let (owner, handle) = Owner::new(self.shared.clone(), record);

@@ -55,7 +55,10 @@ impl Owner {
         self.free_name();
         self.services.let_go();
         self.meter_last().await;
-        self.call(|backend, id| backend.kill(id)).await.unwrap_or_default();
+        if self.call(|backend, id| backend.kill(id)).await.is_ok() {
+            // Nothing of it runs ever again.
+            self.shared.volumes.forget(self.record.id);
+        }
         Ok(())
     }
 
@@ -113,6 +116,7 @@ impl Owner {
         if self.record.snapshot.is_some() {
             self.shared.snapshots.may_be_garbage();
         }
+        self.shared.volumes.forget(self.record.id);
         self.shared.names.gone(self.record.id);
         self.shared.directory().forget(self.record.name.as_ref(), self.record.id);
         // If it cannot be forgotten now, the next start finds nothing to remove and

@@ -60,6 +60,7 @@ impl Owner {
     ) -> Result<(), CreationFailure> {
         let unwritten = |error: RecordsError| CreationFailure::Records(Arc::new(error));
         self.write(EventKind::Requested, Fate::Keep).await.map_err(unwritten)?;
+        self.tell_shared().await;
         let alive = self.make_on_host(progress).await?;
         let alive = alive.and_then(|alive| self.lives(alive));
         alive.map_err(|error| match error {
@@ -208,7 +209,15 @@ impl Owner {
     }
 
     async fn start_again(&mut self) -> Result<(), OperationError> {
-        self.intend(Step::Resume, EventKind::Resuming).await.map_err(self.unwritten())?;
+        let id = self.record.id;
+        let claimed = self.shared.volumes.claim(&self.record);
+        claimed.map_err(|source| OperationError::Volume { id, source })?;
+        let intended = self.intend(Step::Resume, EventKind::Resuming).await;
+        if intended.is_err() {
+            self.shared.volumes.release(id);
+        }
+        intended.map_err(self.unwritten())?;
+        self.tell_shared().await;
         self.shared.meter.begins(&self.record);
         let (spec, progress) = (self.spec().await, Progress::new(Instant::now()));
         let alive = self.call(move |backend, id| backend.start(id, &spec, &progress)).await;
@@ -224,11 +233,22 @@ impl Owner {
             Err(source) => {
                 let cause = source.to_string();
                 match self.call(|backend, id| backend.kill(id)).await {
-                    Ok(()) => self.settle(Step::Ended, None, EventKind::Undone { cause }).await,
+                    Ok(()) => {
+                        self.shared.volumes.release(id);
+                        self.settle(Step::Ended, None, EventKind::Undone { cause }).await;
+                    }
                     Err(_) => self.give_up(cause).await,
                 }
                 Err(self.failed(Verb::Resume, source))
             }
+        }
+    }
+
+    /// Tells with whom it shares volumes. What cannot be written, the volume shows all the same.
+    async fn tell_shared(&self) {
+        for (volume_id, with) in self.shared.volumes.shared_by(self.record.id) {
+            let what = EventKind::VolumeShared { volume_id, with };
+            self.write(what, Fate::Keep).await.unwrap_or_default();
         }
     }
 
@@ -275,6 +295,7 @@ impl Owner {
         match self.call(|backend, id| backend.kill(id)).await {
             Ok(()) => {
                 self.lives_no_more();
+                self.shared.volumes.release(self.record.id);
                 let why = |time| format!("nothing worked in it for as long as {time} says");
                 let cause = self.alone.map(why);
                 self.settle(Step::Ended, cause, EventKind::Stopped { forced }).await;
@@ -294,6 +315,7 @@ impl Owner {
         if let Err(error) = self.call(|backend, id| backend.kill(id)).await {
             return self.give_up(format!("its processes could not be killed: {error}")).await;
         }
+        self.shared.volumes.release(self.record.id);
         let cause = Some("its first process ended by itself".to_owned());
         self.settle(Step::Ended, cause, EventKind::Stopped { forced: false }).await;
     }

@@ -71,6 +71,7 @@ const MIGRATIONS: &[&str] = &[
 ",
     super::usage::MIGRATION,
     super::templates::MIGRATION,
+    super::volumes::MIGRATION,
 ];
 
 /// Why the records cannot be opened, read or written.

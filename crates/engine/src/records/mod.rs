@@ -19,16 +19,19 @@ mod record;
 mod snapshots;
 mod templates;
 mod usage;
+mod volumes;
 
 pub use database::{Database, EVENTS_KEPT, ONCE_KEPT, ONCE_KEPT_FOR, RecordsError};
 pub use record::Record;
 pub use snapshots::SnapshotChange;
 pub use templates::{KnownTemplates, TemplateChange};
 pub use usage::{GONE_KEPT, LABELS_KEPT};
+pub use volumes::VolumeChange;
 
 use crate::approvals::book as approvals;
 use crate::snapshots::Kept;
 use crate::usage::{Found, Tally, Wanted};
+use crate::volumes::KeptVolume;
 use atoll_api::approval::Approval;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{Event, EventKind};
@@ -113,6 +116,8 @@ pub struct Known {
     pub usage: Vec<Tally>,
     /// Templates, with all that belongs to them.
     pub templates: KnownTemplates,
+    /// Volumes.
+    pub volumes: Vec<KeptVolume>,
 }
 
 enum Job {
@@ -131,6 +136,10 @@ enum Job {
     },
     Templates {
         changes: Vec<TemplateChange>,
+        reply: oneshot::Sender<Result<(), RecordsError>>,
+    },
+    Volumes {
+        changes: Vec<VolumeChange>,
         reply: oneshot::Sender<Result<(), RecordsError>>,
     },
     SaveUsage {
@@ -173,7 +182,8 @@ impl Records {
         let (records, came_true) = (database.load()?, database.came_true()?);
         let (approvals, snapshots) = (database.approvals()?, database.snapshots()?);
         let (usage, templates) = (database.usage_of_all()?, database.templates()?);
-        let known = Known { records, came_true, approvals, snapshots, usage, templates };
+        let volumes = database.volumes()?;
+        let known = Known { records, came_true, approvals, snapshots, usage, templates, volumes };
         let (jobs, queue) = mpsc::channel(QUEUE);
         let events = broadcast::Sender::new(EVENTS_BEHIND);
         let listeners = events.clone();
@@ -236,6 +246,17 @@ impl Records {
     pub async fn save_templates(&self, changes: Vec<TemplateChange>) -> Result<(), RecordsError> {
         let (reply, answer) = oneshot::channel();
         self.ask(Job::Templates { changes, reply }).await;
+        self.written.notify_one();
+        answer.await.expect("the writer answers every job")
+    }
+
+    /// Writes what has changed of volumes, all of it or nothing.
+    ///
+    /// # Errors
+    /// Nothing was written then.
+    pub async fn save_volumes(&self, changes: Vec<VolumeChange>) -> Result<(), RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::Volumes { changes, reply }).await;
         self.written.notify_one();
         answer.await.expect("the writer answers every job")
     }
@@ -366,6 +387,7 @@ fn serve(
             Job::Templates { changes, reply } => {
                 drop(reply.send(database.save_templates(&changes)));
             }
+            Job::Volumes { changes, reply } => drop(reply.send(database.save_volumes(&changes))),
             Job::SaveUsage { tallies, reply } => drop(reply.send(database.save_usage(&tallies))),
             Job::UsageOf { id, reply } => drop(reply.send(database.usage_of(id))),
             Job::Usage { wanted, reply } => drop(reply.send(database.usage(&wanted))),

@@ -1,8 +1,9 @@
 //! One sandbox, as it is remembered.
 
-use crate::backend::Spec;
+use crate::backend::{Spec, VolumePlace};
 use crate::exposure::Exposures;
 use crate::gateway::Remembered;
+use crate::volumes::Mount;
 use atoll_api::exec::ExecPattern;
 use atoll_api::id::{BuildId, LayerId, SandboxId, SnapshotId};
 use atoll_api::image::ImagePull;
@@ -87,6 +88,9 @@ pub struct Record {
     /// What it may reach; nothing but its own loopback if nothing is said.
     #[serde(default)]
     pub network: Option<Remembered>,
+    /// Volumes that are shown in it.
+    #[serde(default)]
+    pub volumes: Vec<Mount>,
 }
 
 impl Record {
@@ -106,6 +110,7 @@ impl Record {
             capture: network.map(Remembered::ports),
             certificate: network.and_then(Remembered::certificate),
             secrets: Vec::new(),
+            volumes: self.volumes.iter().map(VolumePlace::of).collect(),
         }
     }
 
@@ -135,6 +140,7 @@ impl Record {
             workspace: self.workspace.clone(),
             exec_ask: self.exec_ask.clone(),
             secret_files: self.network.iter().flat_map(Remembered::secret_files).collect(),
+            volumes: self.volumes.iter().map(Mount::view).collect(),
             labels: self.labels.clone(),
             limits: self.limits,
             lifecycle: self.lifecycle,

@@ -18,3 +18,4 @@ mod snapshots;
 mod support;
 mod templates;
 mod usage;
+mod volumes;

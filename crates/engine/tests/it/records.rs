@@ -68,6 +68,12 @@ fn record(n: u8, name: Option<&str>) -> Record {
         services: vec![service()],
         exec_ask: vec!["git push *".parse().unwrap()],
         network: None,
+        volumes: vec![atoll_engine::volumes::Mount {
+            volume: atoll_api::id::VolumeId::from_random([n; 10]),
+            name: "data".parse().unwrap(),
+            path: "/data".to_owned(),
+            access: atoll_api::volume::VolumeAccess::Shared,
+        }],
         workspace: Some("/home/user/app".try_into().unwrap()),
     }
 }
@@ -270,6 +276,7 @@ fn a_file_of_version_1_is_read() {
         workspace: None,
         template: None,
         directory: None,
+        volumes: Vec::new(),
         ..record(1, Some("web"))
     };
     assert_eq!(database.load().unwrap(), [old]);

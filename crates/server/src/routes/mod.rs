@@ -26,6 +26,7 @@ mod services;
 mod snapshots;
 mod templates;
 mod usage;
+mod volumes;
 mod wait;
 
 use crate::access;
@@ -114,6 +115,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(snapshots::routes())
         .merge(templates::routes())
         .merge(usage::routes())
+        .merge(volumes::routes())
         .merge(git::routes())
         .merge(images::routes())
         .merge(wait::routes())

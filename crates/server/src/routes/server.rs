@@ -48,6 +48,7 @@ async fn capabilities(_: Reader, State(app): State<Arc<App>>) -> Json<Capabiliti
             user_root: can.user_root,
             writable_root: can.writable_root,
             snapshot: can.snapshot,
+            volumes: can.volumes,
         },
         missing: app
             .engine

@@ -14,6 +14,7 @@ fn operations() -> Vec<(String, String)> {
         let path = path
             .replace("{secret}", "TOKEN")
             .replace("{snapshot}", "snp_00000000000000000000")
+            .replace("{volume}", "data")
             .replace("{approval}", "apr_00000000000000000000")
             .replace("{service}", "web")
             .replace("{port}", "80");

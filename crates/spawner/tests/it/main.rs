@@ -93,6 +93,7 @@ impl Host {
                 .map(|(name, value)| (text(name), text(value)))
                 .into(),
             overlays: Vec::new(),
+            volumes: Vec::new(),
             directory: text("/home/user"),
             group: None,
             open_files: Some(256),

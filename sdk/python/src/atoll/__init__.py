@@ -15,6 +15,7 @@ from ._async.git import AsyncGit
 from ._async.images import AsyncImages
 from ._async.sandbox import AsyncSandbox, AsyncSession
 from ._async.secrets import AsyncSecrets
+from ._async.volumes import AsyncVolumes
 from ._async.snapshots import AsyncForks, AsyncSnapshot, AsyncSnapshots
 from ._sync.approvals import Approvals
 from ._sync.audit import Audit
@@ -25,6 +26,7 @@ from ._sync.git import Git
 from ._sync.images import Images
 from ._sync.sandbox import Sandbox, Session
 from ._sync.secrets import Secrets
+from ._sync.volumes import Volumes
 from ._sync.snapshots import Forks, Snapshot, Snapshots
 from .errors import (
     ApiError,
@@ -94,6 +96,7 @@ from .models import (
 from .network import NetworkBudgets, NetworkPolicy, NetworkSecret, Secret
 from .oversight import Approval, ApprovalWhat, AuditKind, AuditRecord, Decided, RiskyChange
 from .usage import DiskUsage, NetworkUsage, Usage, UsagePage, UsageTotal, Used
+from .volumes import MountedVolume, Volume, VolumeAccess, VolumeMount, VolumeUse
 
 __all__ = [
     "ApiError",
@@ -115,6 +118,7 @@ __all__ = [
     "AsyncKeys",
     "AsyncSandbox",
     "AsyncSecrets",
+    "AsyncVolumes",
     "AsyncSession",
     "AsyncSnapshot",
     "AsyncSnapshots",
@@ -166,6 +170,7 @@ __all__ = [
     "Missed",
     "NetworkBudgets",
     "NetworkPolicy",
+    "MountedVolume",
     "NetworkSecret",
     "NetworkUsage",
     "NotApproved",
@@ -205,6 +210,11 @@ __all__ = [
     "UsagePage",
     "UsageTotal",
     "Used",
+    "Volume",
+    "VolumeAccess",
+    "VolumeMount",
+    "VolumeUse",
+    "Volumes",
     "Workspace",
     "WorkspaceGit",
     "WrongState",

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from .volumes import MountedVolume
+
 State = Literal[
     "creating", "running", "pausing", "paused", "resuming", "stopping", "stopped", "archived", "failed", "deleted"
 ]
@@ -187,6 +189,7 @@ class SandboxInfo:
     timeline: Timeline
     exec_ask: tuple[str, ...] = ()
     secret_files: tuple[str, ...] = ()
+    volumes: tuple[MountedVolume, ...] = ()
     name: str | None = None
     lease_ends_at: datetime | None = None
     workspace: str | None = None
@@ -282,6 +285,8 @@ class EventKind:
     port: int | None = None
     visibility: Visibility | None = None
     snapshot_id: str | None = None
+    volume_id: str | None = None
+    shared_with: tuple[str, ...] | None = field(default=None, metadata={"wire": "with"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,6 +318,7 @@ class CapabilityFlags:
     user_root: bool
     writable_root: bool
     snapshot: bool = False
+    volumes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

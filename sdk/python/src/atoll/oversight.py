@@ -112,6 +112,7 @@ class AuditKind:
     until: datetime | None = None
     user: Literal["user", "root"] | None = None
     version: str | None = None
+    volume_id: str | None = None
     was_in_order: bool | None = None
 
 

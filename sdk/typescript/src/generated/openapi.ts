@@ -312,6 +312,24 @@ export interface components {
             /** @description Which. */
             snapshotId: components["schemas"]["SnapshotId"];
         } | {
+            /** @description Who made it. */
+            by: string;
+            /** @enum {string} */
+            kind: "volume_created";
+            /** @description Its name. */
+            name: components["schemas"]["VolumeName"];
+            /** @description Which. */
+            volumeId: components["schemas"]["VolumeId"];
+        } | {
+            /** @description Who deleted it. */
+            by: string;
+            /** @enum {string} */
+            kind: "volume_deleted";
+            /** @description Its name. */
+            name: components["schemas"]["VolumeName"];
+            /** @description Which. */
+            volumeId: components["schemas"]["VolumeId"];
+        } | {
             /** @description What was run. Values of secrets are replaced, as in `[secret GITHUB]`. */
             argv: string[];
             /** @description Which. */
@@ -688,6 +706,8 @@ export interface components {
             snapshot?: boolean;
             /** @description Commands can run as root inside: `user` is `root`. */
             userRoot: boolean;
+            /** @description Volumes can be shown in sandboxes. */
+            volumes?: boolean;
             /**
              * @description The root file system of an image can be written, and what was written is kept while the
              *     sandbox is stopped. That of the image `host` is always read-only.
@@ -800,6 +820,11 @@ export interface components {
              *     nothing else is said here: variables one by one, everything else as a whole.
              */
             template?: components["schemas"]["TemplateRef"];
+            /**
+             * @description Volumes that are shown in it, at most 16. None goes along with a snapshot or a template: who
+             *     wants one names it.
+             */
+            volumes?: components["schemas"]["VolumeMount"][];
             /** @description The files that it begins with; none but its image's where nothing is said. */
             workspace?: components["schemas"]["Workspace"];
         };
@@ -815,6 +840,15 @@ export interface components {
             labels?: {
                 [key: string]: string;
             };
+        };
+        /** @description Asks for a volume. */
+        CreateVolume: {
+            /** @description Labels, to find it by. */
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description A name that no other volume has. */
+            name: components["schemas"]["VolumeName"];
         };
         /**
          * @description A place in a list. Its text means nothing to clients.
@@ -1174,6 +1208,13 @@ export interface components {
             kind: "restored";
             /** @description Which. */
             snapshotId: components["schemas"]["SnapshotId"];
+        } | {
+            /** @enum {string} */
+            kind: "volume_shared";
+            /** @description Which. */
+            volumeId: components["schemas"]["VolumeId"];
+            /** @description The others. */
+            with: components["schemas"]["SandboxId"][];
         } | {
             /** @description Why. */
             cause: string;
@@ -1798,6 +1839,19 @@ export interface components {
          * @example 0644
          */
         Mode: string;
+        /** @description A volume that a sandbox has. */
+        MountedVolume: {
+            /** @description What it may do with it. */
+            access: components["schemas"]["VolumeAccess"];
+            /** @description Its name. */
+            name: components["schemas"]["VolumeName"];
+            /** @description Where inside. */
+            path: string;
+            /** @description Which. */
+            volumeId: components["schemas"]["VolumeId"];
+            /** @description What to beware of. */
+            warning?: string;
+        };
         /** @description Moves a name. */
         Move: {
             /** @description Which. */
@@ -2177,6 +2231,8 @@ export interface components {
             tier: components["schemas"]["Tier"];
             /** @description How its creation went. */
             timeline: components["schemas"]["Timeline"];
+            /** @description Volumes that are shown in it. */
+            volumes?: components["schemas"]["MountedVolume"][];
             /** @description Where the files are that it began with, if it was given any. */
             workspace?: components["schemas"]["Octets"];
         };
@@ -2751,6 +2807,80 @@ export interface components {
          * @enum {string}
          */
         Visibility: "private" | "public";
+        /** @description A volume as the API shows it. */
+        Volume: {
+            /** @description When it was made. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description Its id. */
+            id: components["schemas"]["VolumeId"];
+            /** @description Labels that its maker gave it. */
+            labels: {
+                [key: string]: string;
+            };
+            /** @description Its name, which no other volume has. */
+            name: components["schemas"]["VolumeName"];
+            /**
+             * @description The sandboxes that have it, those that are stopped included: while there is one, it is not
+             *     deleted.
+             */
+            usedBy: components["schemas"]["VolumeUse"][];
+        };
+        /**
+         * @description What a sandbox may do with a volume.
+         * @enum {string}
+         */
+        VolumeAccess: "read_only" | "writer" | "shared";
+        /**
+         * @description Names one volume for good.
+         * @example vol_0001020304050607abff
+         */
+        VolumeId: string;
+        /** @description Asks for a volume to be shown in a sandbox. */
+        VolumeMount: {
+            /** @description What it may do with it. */
+            access?: components["schemas"]["VolumeAccess"];
+            /**
+             * @description Where inside: an absolute path without `.` and `..`, that is neither in a directory of the
+             *     system's nor the home, `/tmp`, `/var` or `/root` themselves. What the image has there is
+             *     covered.
+             */
+            path: string;
+            /** @description Which, by its id or name. */
+            volume: components["schemas"]["VolumeRef"];
+        };
+        /**
+         * @description A name of a volume.
+         * @example models
+         */
+        VolumeName: string;
+        /** @description A page of a list. */
+        VolumePage: {
+            /** @description What to ask for the next page with, as `after`; absent on the last one. */
+            next?: components["schemas"]["VolumeName"];
+            /** @description The volumes by name. */
+            volumes: components["schemas"]["Volume"][];
+        };
+        /**
+         * @description A volume by its id or its name.
+         * @example models
+         */
+        VolumeRef: string;
+        /** @description How a sandbox has a volume. */
+        VolumeUse: {
+            /** @description What it may do with it. */
+            access: components["schemas"]["VolumeAccess"];
+            /**
+             * @description It may run, so that what it has keeps others from what does not go together with that. One
+             *     that is stopped keeps nobody from anything, and asks again when it is started.
+             */
+            isHeld: boolean;
+            /** @description Where it has it. */
+            path: string;
+            /** @description The sandbox. */
+            sandboxId: components["schemas"]["SandboxId"];
+            /** @description Its name. */
+            sandboxName?: components["schemas"]["SandboxName"];
+        };
         /**
          * @description Waits for something, for a limited time.
          *

@@ -15,6 +15,7 @@ mod start;
 mod templates;
 mod terminal;
 mod under_kill;
+mod volumes;
 mod workspace;
 
 use super::each;

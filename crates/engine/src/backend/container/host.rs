@@ -6,6 +6,7 @@ use atoll_api::id::{LayerId, SandboxId};
 use atoll_api::sandbox;
 use atoll_jail::cgroup::{self, CgroupError, Group, Layout};
 use atoll_spawner::client::SpawnError;
+use atoll_spawner::order::VOLUME_STEP;
 use atoll_store::image::Images;
 use rustix::event::{Timespec, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -328,6 +329,8 @@ pub(super) fn capabilities(layout: &Layout, can_write_root: bool) -> Capabilitie
         user_root: rustix::process::geteuid().is_root(),
         writable_root: can_write_root,
         snapshot: true,
+        // Root shows what others wrote as a sandbox's own, which takes what an image takes.
+        volumes: can_write_root || !rustix::process::geteuid().is_root(),
     }
 }
 
@@ -354,7 +357,11 @@ pub(super) fn missing(
         let text = "the directory of sandboxes cannot hold the layers of an overlay";
         ("writable_root", format!("{text} ({reason})"))
     });
-    missing.map(|(_, flag, reason)| (flag, reason.to_owned())).chain(root).collect()
+    let volumes = writable_root.as_ref().err().filter(|_| !can.volumes).map(|reason| {
+        let text = "the directory of sandboxes cannot show files with other owners";
+        ("volumes", format!("{text} ({reason})"))
+    });
+    missing.map(|(_, flag, reason)| (flag, reason.to_owned())).chain(root).chain(volumes).collect()
 }
 
 /// A failed call of the system's.
@@ -383,6 +390,10 @@ pub(super) fn unspawned(error: SpawnError) -> BackendError {
     let step = "start the sandbox";
     match error {
         SpawnError::Ask(source) => call("ask the spawner")(source),
+        SpawnError::Failed(failed) if failed.step == VOLUME_STEP => {
+            used_up(step, &io::Error::from_raw_os_error(failed.errno))
+                .unwrap_or(BackendError::VolumePlace { reason: failed.text })
+        }
         SpawnError::Failed(failed) => used_up(step, &io::Error::from_raw_os_error(failed.errno))
             .unwrap_or_else(|| other(step, SpawnError::Failed(failed))),
         SpawnError::Lost => other(step, error),

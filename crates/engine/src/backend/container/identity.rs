@@ -24,6 +24,10 @@ const RANGE: Range<u32> = 0x7100_0000..0x7F00_0000;
 /// Ids in a block: those of a system's own accounts, of the first user and of nobody.
 pub(super) const COUNT: u32 = 1024;
 
+/// The block that files of volumes have: nobody's, and not root's, so that what a sandbox makes of
+/// a file has no power on the host.
+pub(super) const OF_VOLUMES: u32 = RANGE.end;
+
 /// Nobody inside, the last id of a block outside.
 const NOBODY: u32 = 65_534;
 

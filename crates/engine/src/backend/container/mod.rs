@@ -6,6 +6,7 @@
 //!     STATE/images/        root file systems from archives
 //!     STATE/catalog/       images of layers, and STATE/image-layers/ these: see atoll_store
 //!     STATE/layers/        what sandboxes kept at some moment: see snapshot.rs
+//!     STATE/volumes/       what volumes hold: see volume.rs
 //!     STATE/ID/            made by create, removed by remove
 //!        ├── top/          what it keeps while it is stopped: see top.rs
 //!        ├── mounted       the layers below it while it runs; its top may list others by then
@@ -31,6 +32,7 @@ mod reading;
 mod snapshot;
 mod top;
 mod trash;
+mod volume;
 
 use super::{
     Alive, Backend, BackendError, Capabilities, Differences, Flat, Found, Layer, Processes,
@@ -38,7 +40,7 @@ use super::{
 };
 use crate::images::Images;
 use crate::usage::Measured;
-use atoll_api::id::{LayerId, SandboxId};
+use atoll_api::id::{LayerId, SandboxId, VolumeId};
 use atoll_api::sandbox::{Stage, Tier};
 use atoll_jail::cgroup::{Group, Layout};
 use atoll_protocol::request::Request;
@@ -392,6 +394,18 @@ impl Backend for Container {
         // A subvolume is a device of its own, beyond which it is not looked.
         let measured = disk::measure(self.places.top(id).path());
         measured.map(Some).map_err(|error| host::call("look at its files")(error.into()))
+    }
+
+    fn create_volume(&self, id: VolumeId) -> Result<(), BackendError> {
+        self.make_volume(id)
+    }
+
+    fn remove_volume(&self, id: VolumeId) -> Result<(), BackendError> {
+        self.discard_volume(id)
+    }
+
+    fn volumes(&self) -> Result<Vec<VolumeId>, BackendError> {
+        self.list_volumes()
     }
 
     fn inventory(&self) -> Result<Vec<Found>, BackendError> {

@@ -4,7 +4,7 @@ use super::home;
 use super::host::{Looked, Places, call};
 use super::identity::{Ids, UID};
 use super::image::{self, Ground};
-use super::layers;
+use super::{layers, volume};
 use crate::backend::{BackendError, Spec};
 use crate::images::Images;
 use atoll_api::id::{LayerId, SandboxId};
@@ -132,6 +132,7 @@ pub(super) fn order(
         root: root(ids, spec, &settings)?,
         binds,
         overlays,
+        volumes: volume::at_start(places, &spec.volumes, ids)?,
         hostname: spec.hostname.clone(),
         machine_id: Some(machine_id(id)),
         private_bytes: PRIVATE_BYTES,

@@ -15,6 +15,7 @@ fn spec() -> Spec {
         capture: None,
         certificate: None,
         secrets: Vec::new(),
+        volumes: Vec::new(),
     }
 }
 

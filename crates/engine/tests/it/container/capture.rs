@@ -23,6 +23,7 @@ fn every_server_has_the_listeners_of_a_captured_network() {
         capture,
         certificate: None,
         secrets: Vec::new(),
+        volumes: Vec::new(),
     };
     let begin = |id, capture| {
         let backend = machine.backend();

@@ -11,6 +11,7 @@ mod packages;
 mod restart;
 mod services;
 mod snapshots;
+mod volumes;
 mod workspace;
 
 use atoll_engine::backend::Container;
@@ -71,7 +72,7 @@ impl Machine {
     pub(super) fn left(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.state()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let of_all = ["etc", "images", "layers", ".trash"];
+        let of_all = ["etc", "images", "layers", "volumes", ".trash"];
         names.filter(|name| !of_all.contains(&name.as_str())).collect()
     }
 }

@@ -30,6 +30,7 @@ from ..models import (
 )
 from ..network import NetworkPolicy
 from ..usage import UsagePage
+from ..volumes import VolumeMount
 from . import io
 from .approvals import AsyncApprovals
 from .audit import AsyncAudit
@@ -39,6 +40,7 @@ from .images import AsyncImages
 from .sandbox import AsyncSandbox
 from .secrets import AsyncSecrets
 from .snapshots import AsyncSnapshot, AsyncSnapshots, id_of
+from .volumes import AsyncVolumes
 
 SILENCE_SECONDS = 50.0
 """A little more than three of the server's heartbeats."""
@@ -66,6 +68,8 @@ class AsyncAtoll:
         """The images that its sandboxes are made of."""
         self.approvals = AsyncApprovals(self._connection)
         """What sandboxes asked for, and people decide."""
+        self.volumes = AsyncVolumes(self._connection)
+        """The volumes of the server."""
         self.audit = AsyncAudit(self._connection)
         """What was recorded."""
 
@@ -95,6 +99,7 @@ class AsyncAtoll:
         workspace: Workspace | None = None,
         network: NetworkPolicy | None = None,
         exec_ask: Sequence[str] | None = None,
+        volumes: Sequence[VolumeMount] | None = None,
         files: str | os.PathLike[str] | None = None,
         idempotency_key: str | None = None,
     ) -> AsyncSandbox:
@@ -103,7 +108,7 @@ class AsyncAtoll:
         `files` is a local directory that it begins with, all of it. Then there is no sandbox if the connection breaks.
         With a `snapshot`, or its id, or a `template`, as `web` or `web@2`, it begins as that, in place of an image. It
         reaches what `network` says, and nothing where nothing is said. Commands like one of `exec_ask`, as in
-        `git push *`, wait for somebody who approves: see `exec`.
+        `git push *`, wait for somebody who approves: see `exec`. `volumes` are shown in it.
         """
         request = body(
             name=name,
@@ -119,6 +124,7 @@ class AsyncAtoll:
             workspace=workspace,
             network=network,
             exec_ask=exec_ask,
+            volumes=volumes,
         )
         headers = {"idempotency-key": idempotency_key or str(uuid.uuid4())}
         info = await self._make("POST", "/v1/sandboxes", request, files, headers)
@@ -162,6 +168,7 @@ class AsyncAtoll:
         workspace: Workspace | None = None,
         network: NetworkPolicy | None = None,
         exec_ask: Sequence[str] | None = None,
+        volumes: Sequence[VolumeMount] | None = None,
         files: str | os.PathLike[str] | None = None,
     ) -> AsyncSandbox:
         """The sandbox of this name, made if there is none. However many ask at once, all get the same."""
@@ -178,6 +185,7 @@ class AsyncAtoll:
             workspace=workspace,
             network=network,
             exec_ask=exec_ask,
+            volumes=volumes,
         )
         info = await self._make("PUT", f"/v1/sandboxes/{segment(name)}", request, files, {})
         return AsyncSandbox(self._connection, info)

@@ -27,6 +27,7 @@ from ..models import (
 )
 from ..network import NetworkPolicy
 from ..usage import Usage
+from ..volumes import VolumeMount
 from . import snapshots
 from .connection import AsyncConnection
 from .events import follow
@@ -142,6 +143,7 @@ class AsyncSandbox:
         services: Sequence[Service] | None = None,
         network: NetworkPolicy | None = None,
         exec_ask: Sequence[str] | None = None,
+        volumes: Sequence[VolumeMount] | None = None,
         snapshot_labels: Mapping[str, str] | None = None,
         snapshot_delete_after: float | None = None,
     ) -> AsyncForks:
@@ -155,6 +157,7 @@ class AsyncSandbox:
             services=services,
             network=network,
             exec_ask=exec_ask,
+            volumes=volumes,
         )
         snapshot = body(labels=snapshot_labels, delete_after_ms=milliseconds(snapshot_delete_after))
         return await snapshots.fork(self._connection, self._path, count, sandbox, snapshot)

@@ -10,6 +10,7 @@ from .. import errors
 from .._wire import body, decode, milliseconds, query, segment
 from ..models import ForksInfo, Lifecycle, Limits, SandboxInfo, Service, SnapshotDiff, SnapshotInfo
 from ..network import NetworkPolicy
+from ..volumes import VolumeMount
 from .connection import AsyncConnection
 
 if TYPE_CHECKING:
@@ -82,11 +83,12 @@ class AsyncSnapshot:
         services: Sequence[Service] | None = None,
         network: NetworkPolicy | None = None,
         exec_ask: Sequence[str] | None = None,
+        volumes: Sequence[VolumeMount] | None = None,
         idempotency_key: str | None = None,
     ) -> AsyncForks:
         """Makes sandboxes of it, each of them once, also where the connection breaks.
 
-        What is not said here they have of the sandbox that it was taken of, but no secrets. Of several, names have
+        What is not said here they have of the sandbox that it was taken of, but no secrets and no volumes. Of several, names have
         `-1`, `-2` and so on behind them. If none can be made, the error of the first one is raised.
         """
         sandbox = body(
@@ -98,6 +100,7 @@ class AsyncSnapshot:
             services=services,
             network=network,
             exec_ask=exec_ask,
+            volumes=volumes,
         )
         response = await self._connection.request(
             "POST",

@@ -27,6 +27,7 @@ from ..models import (
 )
 from ..network import NetworkPolicy
 from ..usage import Usage
+from ..volumes import VolumeMount
 from . import snapshots
 from .connection import Connection
 from .events import follow
@@ -142,6 +143,7 @@ class Sandbox:
         services: Sequence[Service] | None = None,
         network: NetworkPolicy | None = None,
         exec_ask: Sequence[str] | None = None,
+        volumes: Sequence[VolumeMount] | None = None,
         snapshot_labels: Mapping[str, str] | None = None,
         snapshot_delete_after: float | None = None,
     ) -> Forks:
@@ -155,6 +157,7 @@ class Sandbox:
             services=services,
             network=network,
             exec_ask=exec_ask,
+            volumes=volumes,
         )
         snapshot = body(labels=snapshot_labels, delete_after_ms=milliseconds(snapshot_delete_after))
         return snapshots.fork(self._connection, self._path, count, sandbox, snapshot)

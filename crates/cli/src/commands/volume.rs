@@ -1,0 +1,198 @@
+//! `atoll volume`, and the flag that shows one in a sandbox.
+
+use super::wanted::label;
+use crate::error::CliError;
+use crate::remote::{self, Format, Remote, lines, say, table};
+use crate::status::Status;
+use atoll_api::sandbox::{PAGE_COUNT_MAX, Sandbox};
+use atoll_api::volume::{
+    CreateVolume, ListVolumes, Volume, VolumeAccess, VolumeMount, VolumeName, VolumeRef, VolumeUse,
+};
+use atoll_client::{Client, ClientError};
+use std::io::Write as _;
+
+/// Make volumes, look at them and delete them
+///
+/// A volume is a directory that outlives sandboxes. `atoll create --volume` shows it in one: to read,
+/// to write alone, or to write beside others.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Create(Create),
+    List(List),
+    Show(Show),
+    Delete(Delete),
+}
+
+/// Make an empty volume, and print its id
+///
+/// Example: atoll volume create models
+#[derive(Debug, clap::Args)]
+struct Create {
+    /// Its name
+    name: VolumeName,
+    /// A label to find it by; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// List volumes by name, with the sandboxes that have them
+///
+/// One that is stopped is in brackets: it keeps nobody from anything.
+#[derive(Debug, clap::Args)]
+struct List {
+    /// Only those with this label; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
+    /// Print names only
+    #[arg(long, short, conflicts_with = "json")]
+    quiet: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Show all that is known of a volume
+#[derive(Debug, clap::Args)]
+struct Show {
+    /// Its id or name
+    volume: VolumeRef,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Delete volumes, with all that they hold
+///
+/// One that a sandbox has stays, be that sandbox stopped.
+#[derive(Debug, clap::Args)]
+struct Delete {
+    /// Their ids or names
+    #[arg(required = true)]
+    volumes: Vec<VolumeRef>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+pub(crate) fn run(args: Args) -> Result<Status, CliError> {
+    match args.command {
+        Command::Create(Create { name, label, remote }) => {
+            let wanted = CreateVolume { name, labels: label.into_iter().collect() };
+            let made = remote.ask(async |client| client.create_volume(&wanted).await)?;
+            remote::answer(&remote, &made, |made| format!("{}\n", made.id))
+        }
+        Command::List(args) => list(args),
+        Command::Show(Show { volume, remote }) => {
+            let found = remote.ask(async |client| client.get_volume(&volume).await)?;
+            remote::answer(&remote, &found, remote::pretty)
+        }
+        Command::Delete(args) => delete(&args),
+    }
+}
+
+fn list(args: List) -> Result<Status, CliError> {
+    let List { label, quiet, remote } = args;
+    let wanted = ListVolumes { labels: label.into_iter().collect(), ..ListVolumes::default() };
+    let found = remote.ask(async |client| all(&client, wanted).await)?;
+    let text = match remote.format() {
+        Format::Json => lines(&found),
+        Format::Text if quiet => found.iter().map(|found| format!("{}\n", found.name)).collect(),
+        Format::Text => {
+            table(["NAME", "ID", "MADE", "USED BY"], &found.iter().map(row).collect::<Vec<_>>())
+        }
+    };
+    say(&text).map(|_| Status::SUCCESS)
+}
+
+/// Every page.
+async fn all(client: &Client, mut wanted: ListVolumes) -> Result<Vec<Volume>, ClientError> {
+    wanted.page_count = Some(PAGE_COUNT_MAX);
+    let mut found = Vec::new();
+    loop {
+        let page = client.list_volumes(&wanted).await?;
+        found.extend(page.volumes);
+        wanted.after = page.next;
+        if wanted.after.is_none() {
+            return Ok(found);
+        }
+    }
+}
+
+fn row(one: &Volume) -> [String; 4] {
+    let users: Vec<String> = one.used_by.iter().map(user).collect();
+    [one.name.to_string(), one.id.to_string(), one.created_at.to_string(), users.join(" ")]
+}
+
+fn user(one: &VolumeUse) -> String {
+    let name = one.sandbox_name.as_ref();
+    let called = name.map_or_else(|| one.sandbox_id.to_string(), ToString::to_string);
+    let text = format!("{called}:{}:{}", one.path, one.access);
+    if one.is_held { text } else { format!("[{text}]") }
+}
+
+/// Deletes one after the other; what fails does not keep the others from it.
+fn delete(args: &Delete) -> Result<Status, CliError> {
+    let client = args.remote.client()?;
+    let mut failed: Option<CliError> = None;
+    for volume in &args.volumes {
+        let done = args.remote.wait(client.delete_volume(volume))?;
+        if let Err(error) = done
+            && let Some(earlier) = failed.replace(args.remote.failed(error))
+        {
+            earlier.report();
+        }
+    }
+    failed.map_or(Ok(Status::SUCCESS), Err)
+}
+
+/// `NAME:/path`, with `:ro` or `:shared` behind it.
+pub(super) fn mount(text: &str) -> Result<VolumeMount, String> {
+    let form = "write NAME:/PATH, NAME:/PATH:ro or NAME:/PATH:shared";
+    let (volume, rest) = text.split_once(':').ok_or(form)?;
+    let (path, access) = match rest.rsplit_once(':') {
+        None => (rest, VolumeAccess::Writer),
+        Some((path, "ro")) => (path, VolumeAccess::ReadOnly),
+        Some((path, "rw")) => (path, VolumeAccess::Writer),
+        Some((path, "shared")) => (path, VolumeAccess::Shared),
+        Some(_) => return Err(form.to_owned()),
+    };
+    let volume = volume.parse().map_err(|error| format!("{error}"))?;
+    Ok(VolumeMount { volume, path: path.to_owned(), access })
+}
+
+/// Says what to beware of.
+pub(super) fn warn(sandbox: &Sandbox) {
+    for volume in &sandbox.volumes {
+        let Some(warning) = &volume.warning else { continue };
+        let text = format!("atoll: volume {}: {warning}\n", volume.name);
+        // A closed stderr leaves nobody to tell.
+        std::io::stderr().write_all(text.as_bytes()).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_has_a_place_and_an_access() {
+        for (text, path, access) in [
+            ("models:/data", "/data", VolumeAccess::Writer),
+            ("models:/data:rw", "/data", VolumeAccess::Writer),
+            ("models:/data:ro", "/data", VolumeAccess::ReadOnly),
+            ("models:/a:b:shared", "/a:b", VolumeAccess::Shared),
+        ] {
+            let found = mount(text).unwrap();
+            assert_eq!((found.path.as_str(), found.access), (path, access), "{text}");
+            assert_eq!(found.volume.to_string(), "models");
+        }
+        for text in ["models", "Models:/data", ":/data", "models:/data:x", "vol_1:/data"] {
+            assert!(mount(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Volumes: made, listed and deleted.
+
+use crate::body::Upload;
+use crate::client::{Client, Path};
+use crate::error::ClientError;
+use atoll_api::volume::{CreateVolume, ListVolumes, Volume, VolumePage, VolumeRef};
+use hyper::Method;
+
+impl Client {
+    /// Makes an empty one.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn create_volume(&self, wanted: &CreateVolume) -> Result<Volume, ClientError> {
+        let path = Path::of(&["volumes"]);
+        self.tell(Method::POST, path, wanted).await.map(|(_, volume)| volume)
+    }
+
+    /// Gives a page of the volumes that there are, by name.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_volumes(&self, wanted: &ListVolumes) -> Result<VolumePage, ClientError> {
+        let mut path = Path::of(&["volumes"])
+            .with_some("page_count", wanted.page_count)
+            .with_some("after", wanted.after.as_ref());
+        for (key, value) in &wanted.labels {
+            path = path.with("label", format_args!("{key}={value}"));
+        }
+        self.ask(Method::GET, path).await
+    }
+
+    /// Gives one.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn get_volume(&self, volume: &VolumeRef) -> Result<Volume, ClientError> {
+        self.ask(Method::GET, Path::of(&["volumes", &volume.to_string()])).await
+    }
+
+    /// Deletes one, with all that it holds.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; also if a sandbox has it.
+    pub async fn delete_volume(&self, volume: &VolumeRef) -> Result<(), ClientError> {
+        let path = Path::of(&["volumes", &volume.to_string()]);
+        self.send(self.request(Method::DELETE, &path), Upload::empty()).await.map(|_| ())
+    }
+}

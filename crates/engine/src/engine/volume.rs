@@ -1,0 +1,85 @@
+//! Asking for volumes.
+
+use super::Engine;
+use crate::error::VolumeError;
+use crate::volumes::KeptVolume;
+use atoll_api::audit::AuditKind;
+use atoll_api::id::{ID_BYTES, VolumeId};
+use atoll_api::volume::{CreateVolume, ListVolumes, Volume, VolumePage, VolumeRef};
+use std::future::Future;
+use tokio::sync::oneshot;
+
+impl Engine {
+    /// Makes a volume, as `by`. It is carried through also if this is dropped.
+    ///
+    /// # Errors
+    /// See [`VolumeError`]. There is none then, and nothing of it on the host that the next start
+    /// would not remove.
+    pub async fn create_volume(
+        &self,
+        request: CreateVolume,
+        by: String,
+    ) -> Result<Volume, VolumeError> {
+        request.validate()?;
+        let mut bytes = [0; ID_BYTES];
+        getrandom::fill(&mut bytes).map_err(VolumeError::Random)?;
+        let (id, created_at) = (VolumeId::from_random(bytes), self.shared.clock.now());
+        let CreateVolume { name, labels } = request;
+        let kept = KeptVolume { id, name: name.clone(), labels, created_at };
+        let shared = self.shared.clone();
+        self.carry_through(async move {
+            let backend = shared.backend.clone();
+            let made = shared.volumes.create(kept, backend, &shared.records).await?;
+            shared.oversight.tell(None, AuditKind::VolumeCreated { volume_id: id, name, by });
+            Ok(made)
+        })
+        .await
+    }
+
+    /// Gives one volume.
+    ///
+    /// # Errors
+    /// If there is none that is called so.
+    pub fn get_volume(&self, volume: &VolumeRef) -> Result<Volume, VolumeError> {
+        self.shared.volumes.get(volume)
+    }
+
+    /// Gives a page of volumes, by name.
+    ///
+    /// # Errors
+    /// If the request is wrong.
+    pub fn list_volumes(&self, request: &ListVolumes) -> Result<VolumePage, VolumeError> {
+        let count = request.validate()?;
+        Ok(self.shared.volumes.list(request, count))
+    }
+
+    /// Deletes a volume that no sandbox has, as `by`. On return it is gone; the room that it took
+    /// is free afterwards.
+    ///
+    /// # Errors
+    /// See [`VolumeError`]. It is as it was then.
+    pub async fn delete_volume(&self, volume: VolumeRef, by: String) -> Result<(), VolumeError> {
+        let shared = self.shared.clone();
+        self.carry_through(async move {
+            let backend = shared.backend.clone();
+            let KeptVolume { id, name, .. } =
+                shared.volumes.delete(&volume, backend, &shared.records).await?;
+            shared.oversight.tell(None, AuditKind::VolumeDeleted { volume_id: id, name, by });
+            Ok(())
+        })
+        .await
+    }
+
+    /// Does something to its end, whether somebody waits for that or not.
+    async fn carry_through<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, VolumeError>> + Send + 'static,
+    ) -> Result<T, VolumeError> {
+        if self.shared.directory().is_closing() {
+            return Err(VolumeError::ShuttingDown);
+        }
+        let (reply, answer) = oneshot::channel();
+        self.spawn(async move { drop(reply.send(work.await)) });
+        answer.await.unwrap_or(Err(VolumeError::ShuttingDown))
+    }
+}

@@ -1,0 +1,234 @@
+//! Who has which volume: a pure state machine.
+//!
+//! ```text
+//!               claim              release
+//!   (nothing) ────────► it may run ────────► it is stopped ───┐
+//!       ▲                    │  ▲                │  claim     │
+//!       └────────────────────┴──┼────────────────┘            │
+//!               forget          └─────────────────────────────┘
+//! ```
+//!
+//! While a sandbox may run, what it has keeps others from what does not go together with that
+//! ([`VolumeAccess::goes_with`]). While it is there at all, its volumes are not deleted.
+
+use super::{KeptVolume, Mount, VOLUMES_MAX};
+use crate::error::VolumeError;
+use atoll_api::id::{SandboxId, VolumeId};
+use atoll_api::name::SandboxName;
+use atoll_api::volume::{
+    ListVolumes, Volume, VolumeAccess, VolumeName, VolumePage, VolumeRef, VolumeUse,
+};
+use std::collections::BTreeMap;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Book {
+    volumes: BTreeMap<VolumeId, Entry>,
+    names: BTreeMap<VolumeName, VolumeId>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    kept: KeptVolume,
+    /// It is being made or deleted, so that its name is taken and nobody gets it.
+    is_hidden: bool,
+    uses: BTreeMap<SandboxId, Use>,
+}
+
+#[derive(Debug)]
+struct Use {
+    sandbox_name: Option<SandboxName>,
+    path: String,
+    access: VolumeAccess,
+    is_held: bool,
+}
+
+impl Book {
+    /// One with these volumes, which no sandbox has.
+    pub fn new(kept: Vec<KeptVolume>) -> Self {
+        let mut book = Self::default();
+        for kept in kept {
+            book.insert(kept, false);
+        }
+        book
+    }
+
+    fn insert(&mut self, kept: KeptVolume, is_hidden: bool) {
+        self.names.insert(kept.name.clone(), kept.id);
+        let entry = Entry { is_hidden, uses: BTreeMap::new(), kept };
+        self.volumes.insert(entry.kept.id, entry);
+    }
+
+    /// Takes the name of one that is about to be made.
+    ///
+    /// # Errors
+    /// [`VolumeError::NameTaken`], [`VolumeError::TooMany`].
+    pub fn begin(&mut self, kept: KeptVolume) -> Result<(), VolumeError> {
+        if let Some(holder) = self.names.get(&kept.name) {
+            return Err(VolumeError::NameTaken { name: kept.name, holder: *holder });
+        }
+        if self.volumes.len() >= VOLUMES_MAX {
+            return Err(VolumeError::TooMany);
+        }
+        self.insert(kept, true);
+        Ok(())
+    }
+
+    /// It is made.
+    pub fn finish(&mut self, id: VolumeId) -> Option<Volume> {
+        let entry = self.volumes.get_mut(&id)?;
+        entry.is_hidden = false;
+        Some(entry.view())
+    }
+
+    /// It was not made, or is deleted: its name is free.
+    pub fn give_up(&mut self, id: VolumeId) {
+        if let Some(entry) = self.volumes.remove(&id) {
+            self.names.remove(&entry.kept.name);
+        }
+    }
+
+    fn entry(&self, volume: &VolumeRef) -> Option<&Entry> {
+        let id = match volume {
+            VolumeRef::Id(id) => id,
+            VolumeRef::Name(name) => self.names.get(name)?,
+        };
+        self.volumes.get(id).filter(|entry| !entry.is_hidden)
+    }
+
+    /// One that is there.
+    pub fn find(&self, volume: &VolumeRef) -> Option<&KeptVolume> {
+        self.entry(volume).map(|entry| &entry.kept)
+    }
+
+    /// The same, as the API shows it.
+    pub fn view(&self, volume: &VolumeRef) -> Option<Volume> {
+        self.entry(volume).map(Entry::view)
+    }
+
+    /// A page of them, by name.
+    pub fn list(&self, request: &ListVolumes, count: usize) -> VolumePage {
+        let is_behind = |name: &VolumeName| request.after.as_ref().is_none_or(|after| name > after);
+        let entries = self.names.iter().filter(|(name, _)| is_behind(name));
+        let entries = entries.filter_map(|(_, id)| self.volumes.get(id));
+        let shown = entries.filter(|one| !one.is_hidden && request.wants(&one.kept.labels));
+        let mut volumes: Vec<Volume> = shown.take(count + 1).map(Entry::view).collect();
+        let has_more = volumes.len() > count;
+        volumes.truncate(count);
+        let next = volumes.last().filter(|_| has_more).map(|last| last.name.clone());
+        VolumePage { volumes, next }
+    }
+
+    /// Hides one that no sandbox has, so that none gets it while it is deleted.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotFound`], [`VolumeError::InUse`].
+    pub fn take_out(&mut self, volume: &VolumeRef) -> Result<KeptVolume, VolumeError> {
+        let not_found = || VolumeError::NotFound { volume: volume.to_string() };
+        let id = self.find(volume).ok_or_else(not_found)?.id;
+        let entry = self.volumes.get_mut(&id).ok_or_else(not_found)?;
+        if let Some((&by, _)) = entry.uses.first_key_value() {
+            let (name, count) = (entry.kept.name.clone(), entry.uses.len());
+            return Err(VolumeError::InUse { name, by, count });
+        }
+        entry.is_hidden = true;
+        Ok(entry.kept.clone())
+    }
+
+    /// It could not be deleted.
+    pub fn put_back(&mut self, kept: KeptVolume) {
+        self.insert(kept, false);
+    }
+
+    /// Has a sandbox have all of `mounts`, as one that may run. One that had them already and was
+    /// stopped claims them anew.
+    ///
+    /// # Errors
+    /// [`VolumeError::NotFound`], [`VolumeError::Held`]; nothing has changed then.
+    pub fn claim(
+        &mut self,
+        sandbox: SandboxId,
+        name: Option<&SandboxName>,
+        mounts: &[Mount],
+    ) -> Result<(), VolumeError> {
+        for mount in mounts {
+            let entry = self.volumes.get(&mount.volume).filter(|entry| !entry.is_hidden);
+            let not_found = || VolumeError::NotFound { volume: mount.name.to_string() };
+            let entry = entry.ok_or_else(not_found)?;
+            let mut others = entry.uses.iter().filter(|(id, it)| **id != sandbox && it.is_held);
+            if let Some((id, it)) = others.find(|(_, it)| !it.access.goes_with(mount.access)) {
+                return Err(VolumeError::Held {
+                    name: mount.name.clone(),
+                    wanted: mount.access,
+                    holder: *id,
+                    holder_name: it.sandbox_name.clone(),
+                    held: it.access,
+                });
+            }
+        }
+        self.found(sandbox, name, mounts, true);
+        Ok(())
+    }
+
+    /// A sandbox has these, whatever others have.
+    pub fn found(
+        &mut self,
+        sandbox: SandboxId,
+        name: Option<&SandboxName>,
+        mounts: &[Mount],
+        is_held: bool,
+    ) {
+        for mount in mounts {
+            let Some(entry) = self.volumes.get_mut(&mount.volume) else { continue };
+            let (sandbox_name, path) = (name.cloned(), mount.path.clone());
+            entry.uses.insert(sandbox, Use { sandbox_name, path, access: mount.access, is_held });
+        }
+    }
+
+    /// A sandbox is stopped: it keeps nobody from anything.
+    pub fn release(&mut self, sandbox: SandboxId) {
+        for entry in self.volumes.values_mut() {
+            if let Some(it) = entry.uses.get_mut(&sandbox) {
+                it.is_held = false;
+            }
+        }
+    }
+
+    /// A sandbox is no more.
+    pub fn forget(&mut self, sandbox: SandboxId) {
+        for entry in self.volumes.values_mut() {
+            entry.uses.remove(&sandbox);
+        }
+    }
+
+    /// The volumes to which a sandbox writes beside others that may run, with these.
+    pub fn shared_by(&self, sandbox: SandboxId) -> Vec<(VolumeId, Vec<SandboxId>)> {
+        let is_shared = |it: &&Use| it.is_held && it.access == VolumeAccess::Shared;
+        let shared = self.volumes.iter().filter_map(|(id, entry)| {
+            entry.uses.get(&sandbox).filter(is_shared)?;
+            let others =
+                entry.uses.iter().filter(|(other, it)| **other != sandbox && is_shared(it));
+            let others: Vec<SandboxId> = others.map(|(other, _)| *other).collect();
+            (!others.is_empty()).then_some((*id, others))
+        });
+        shared.collect()
+    }
+}
+
+impl Entry {
+    fn view(&self) -> Volume {
+        let KeptVolume { id, name, labels, created_at } = self.kept.clone();
+        let used_by = self.uses.iter().map(|(sandbox_id, it)| VolumeUse {
+            sandbox_id: *sandbox_id,
+            sandbox_name: it.sandbox_name.clone(),
+            path: it.path.clone(),
+            access: it.access,
+            is_held: it.is_held,
+        });
+        Volume { id, name, labels, created_at, used_by: used_by.collect() }
+    }
+}
+
+#[cfg(test)]
+#[path = "book_tests.rs"]
+mod tests;

@@ -1,0 +1,47 @@
+//! A volume, and how a sandbox has one, as they are remembered.
+
+use atoll_api::id::VolumeId;
+use atoll_api::time::Timestamp;
+use atoll_api::volume::{MountedVolume, SHARED_WARNING, VolumeAccess, VolumeName};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Everything about a volume that must survive the server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptVolume {
+    /// Its id.
+    pub id: VolumeId,
+    /// Its name.
+    pub name: VolumeName,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// What a sandbox has of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// Which.
+    pub volume: VolumeId,
+    /// Its name.
+    pub name: VolumeName,
+    /// Where inside.
+    pub path: String,
+    /// What it may do with it.
+    pub access: VolumeAccess,
+}
+
+impl Mount {
+    /// What the API shows.
+    pub(crate) fn view(&self) -> MountedVolume {
+        let is_shared = self.access == VolumeAccess::Shared;
+        MountedVolume {
+            volume_id: self.volume,
+            name: self.name.clone(),
+            path: self.path.clone(),
+            access: self.access,
+            warning: is_shared.then(|| SHARED_WARNING.to_owned()),
+        }
+    }
+}

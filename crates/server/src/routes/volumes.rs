@@ -1,0 +1,129 @@
+//! Volumes: made, listed and deleted. Sandboxes are shown them when they are made.
+
+use super::sandboxes::{LabelFilter, labels};
+use crate::access::{Reader, Runner};
+use crate::answer::{Json, json};
+use crate::app::App;
+use crate::error::Failure;
+use crate::extract::{Body, Query, parameter, wrong};
+use atoll_api::error::ErrorBody;
+use atoll_api::volume::{CreateVolume, ListVolumes, Volume, VolumeName, VolumePage, VolumeRef};
+use axum::extract::{FromRequestParts, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse as _, Response};
+use std::sync::Arc;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, delete))
+}
+
+/// The volume that a path names.
+struct Chosen(VolumeRef);
+
+impl FromRequestParts<Arc<App>> for Chosen {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failure> {
+        let text = parameter(parts, app, "volume").await?;
+        text.parse().map(Self).map_err(|error| wrong("volume", &error))
+    }
+}
+
+/// Make a volume
+///
+/// It is empty. Sandboxes are shown it that name it in `volumes` when they are made. It is carried
+/// through also when the caller goes away; who asks again is told that the name is taken.
+#[utoipa::path(
+    post, path = "/v1/volumes", operation_id = "create_volume", tag = "volumes",
+    request_body(content = CreateVolume, example = json!({"name": "models"})),
+    responses(
+        (status = 201, body = Volume, description = "It is there"),
+        (status = "default", body = ErrorBody, description = "It was not made"),
+    ),
+    security(("key" = [])),
+)]
+async fn create(
+    Runner(caller): Runner,
+    State(app): State<Arc<App>>,
+    Body(request): Body<CreateVolume>,
+) -> Result<Response, Failure> {
+    let volume = app.engine.create_volume(request, caller.by()).await?;
+    Ok(json(StatusCode::CREATED, &volume))
+}
+
+/// List volumes
+///
+/// By name, page by page.
+#[utoipa::path(
+    get, path = "/v1/volumes", operation_id = "list_volumes", tag = "volumes",
+    params(
+        (
+            "label" = Option<Vec<LabelFilter>>, Query, max_items = 32,
+            description = "Only with all of these labels, each as `key=value`",
+        ),
+        (
+            "page_count" = Option<u16>, Query, minimum = 1, maximum = 1000,
+            description = "At most this many, 100 if absent",
+        ),
+        ("after" = Option<VolumeName>, Query, description = "What the previous page gave as `next`"),
+    ),
+    responses(
+        (status = 200, body = VolumePage, description = "A page"),
+        (status = "default", body = ErrorBody, description = "There is no page"),
+    ),
+    security(("key" = [])),
+)]
+async fn list(
+    _: Reader,
+    State(app): State<Arc<App>>,
+    mut query: Query,
+) -> Result<Json<VolumePage>, Failure> {
+    let (page_count, after) = (query.one("page_count")?, query.one("after")?);
+    let labels = labels(&mut query)?;
+    query.end()?;
+    let request = ListVolumes { labels, page_count, after };
+    Ok(Json(app.engine.list_volumes(&request)?))
+}
+
+/// Give a volume
+#[utoipa::path(
+    get, path = "/v1/volumes/{volume}", operation_id = "get_volume", tag = "volumes",
+    params(("volume" = VolumeRef, Path, description = "Its id or name")),
+    responses(
+        (status = 200, body = Volume, description = "The volume"),
+        (status = "default", body = ErrorBody, description = "It is not there"),
+    ),
+    security(("key" = [])),
+)]
+async fn get(
+    _: Reader,
+    State(app): State<Arc<App>>,
+    Chosen(volume): Chosen,
+) -> Result<Json<Volume>, Failure> {
+    Ok(Json(app.engine.get_volume(&volume)?))
+}
+
+/// Delete a volume
+///
+/// With all that it holds. One that a sandbox has, be that stopped, is not deleted: `used_by` lists
+/// these.
+#[utoipa::path(
+    delete, path = "/v1/volumes/{volume}", operation_id = "delete_volume", tag = "volumes",
+    params(("volume" = VolumeRef, Path, description = "Its id or name")),
+    responses(
+        (status = 204, description = "It is gone"),
+        (status = "default", body = ErrorBody, description = "It is as it was"),
+    ),
+    security(("key" = [])),
+)]
+async fn delete(
+    Runner(caller): Runner,
+    State(app): State<Arc<App>>,
+    Chosen(volume): Chosen,
+) -> Result<Response, Failure> {
+    app.engine.delete_volume(volume, caller.by()).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
