@@ -100,6 +100,9 @@ pub enum AuditKind {
         volume_id: VolumeId,
         /// Its name.
         name: VolumeName,
+        /// The one that it is a copy of.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        copy_of: Option<VolumeId>,
         /// Who made it.
         by: String,
     },

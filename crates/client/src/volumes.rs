@@ -1,6 +1,6 @@
 //! Volumes: made, listed and deleted.
 
-use crate::body::Upload;
+use crate::body::{Download, Upload};
 use crate::client::{Client, Path};
 use crate::error::ClientError;
 use atoll_api::volume::{CreateVolume, ListVolumes, Volume, VolumePage, VolumeRef};
@@ -36,6 +36,15 @@ impl Client {
     /// See [`ClientError`].
     pub async fn get_volume(&self, volume: &VolumeRef) -> Result<Volume, ClientError> {
         self.ask(Method::GET, Path::of(&["volumes", &volume.to_string()])).await
+    }
+
+    /// Reads what one holds as a tar archive. It is whole if and only if the body ends without an error.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; also if a sandbox writes to it.
+    pub async fn export_volume(&self, volume: &VolumeRef) -> Result<Download, ClientError> {
+        let path = Path::of(&["volumes", &volume.to_string(), "export"]);
+        self.send(self.request(Method::GET, &path), Upload::empty()).await.map(|(_, body)| body)
     }
 
     /// Deletes one, with all that it holds.

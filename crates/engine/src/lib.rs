@@ -41,6 +41,7 @@ pub mod lifecycle;
 pub mod network;
 mod oversight;
 mod owner;
+pub mod pieces;
 pub mod reconcile;
 pub mod records;
 pub mod secrets;

@@ -153,7 +153,7 @@ class Recorder:
             kind, what = STREAMS[asked.id]
             data = json.dumps(openapi.example({"$ref": f"#/components/schemas/{what}"}))
             return f"event: {kind}\ndata: {data}\n\n".encode()
-        if asked.id in ("read_file", "read_exec_stdout", "read_exec_stderr"):
+        if asked.id in ("export_volume", "read_file", "read_exec_stdout", "read_exec_stderr"):
             return b"text"
         if asked.id == "read_archive":
             return bytes(1024)
@@ -207,9 +207,10 @@ def oversee(client: atoll.Atoll) -> None:
     client.images.pull("a", on_progress=print)
     client.images.delete("a")
     client.images.prune(all=True)
-    client.volumes.create("data", labels={"a": "b"})
+    client.volumes.create("data", labels={"a": "b"}, copy_of="x", is_read_only=True)
     list(client.volumes.list(labels={"a": "b"}, page_count=1))
     client.volumes.get("data")
+    list(client.volumes.export("data"))
     client.volumes.delete("data")
     next(client.audit.follow(after=1, sandbox="web", kinds=["lost"]))
 

@@ -33,5 +33,5 @@ export {
   type SnapshotOptions,
   Snapshots,
 } from "./snapshots.ts";
-export { type VolumeListOptions, Volumes } from "./volumes.ts";
+export { type VolumeListOptions, type VolumeOptions, Volumes } from "./volumes.ts";
 export type * from "./types.ts";

@@ -3,6 +3,20 @@
 import type { Transport } from "./transport.ts";
 import type { Schemas, Volume } from "./types.ts";
 
+/** A copy of a large volume takes what it takes. */
+const AS_LONG_AS_IT_TAKES = 0;
+
+/** What a volume is made with. */
+export interface VolumeOptions {
+  /** Labels to find it by. */
+  labels?: Record<string, string>;
+  /** The volume, by its id or name, that it is to be a copy of. */
+  copyOf?: string;
+  /** Nobody writes to it, ever: a snapshot. Only for a copy. */
+  isReadOnly?: boolean;
+  signal?: AbortSignal;
+}
+
 /** Which volumes are listed. */
 export interface VolumeListOptions {
   /** With all of these labels. */
@@ -21,9 +35,11 @@ export class Volumes {
     this.#transport = transport;
   }
 
-  /** Makes an empty volume. */
-  async create(name: string, options: { labels?: Record<string, string> } = {}): Promise<Volume> {
-    return this.#transport.json({ method: "POST", path: "/v1/volumes", json: { name, ...options } });
+  /** Makes a volume: empty, or a copy of another one as that is at one moment, while who writes to it stands still. */
+  async create(name: string, options: VolumeOptions = {}): Promise<Volume> {
+    const { signal, ...rest } = options;
+    const asked = { method: "POST", path: "/v1/volumes", silenceMs: AS_LONG_AS_IT_TAKES } as const;
+    return this.#transport.json({ ...asked, json: { name, ...rest }, signal });
   }
 
   /** Volumes by name, fetched page by page. */
@@ -42,6 +58,12 @@ export class Volumes {
   /** The volume of this id or name. */
   async get(volume: string): Promise<Volume> {
     return this.#transport.json({ method: "GET", path: path(volume) });
+  }
+
+  /** What a volume holds as a tar archive, as it comes. Where a sandbox writes to it, take a snapshot and export that. */
+  async *export(volume: string, options: { signal?: AbortSignal } = {}): AsyncGenerator<Uint8Array> {
+    const answer = await this.#transport.open({ method: "GET", path: `${path(volume)}/export`, signal: options.signal });
+    yield* answer.body;
   }
 
   /** Deletes a volume with all that it holds. One that a sandbox has, be that stopped, stays. */

@@ -131,6 +131,7 @@ const STREAMS: Record<string, [event: string, schema: string]> = {
 };
 const RAW: Record<string, Uint8Array> = {
   read_archive: new Uint8Array(1024),
+  export_volume: new Uint8Array(1024),
   read_file: new Uint8Array(),
   read_exec_stdout: new Uint8Array(),
   read_exec_stderr: new Uint8Array(),
@@ -203,9 +204,10 @@ async function oversee({ secrets, approvals, audit, images, volumes }: Atoll): P
   await images.pull("a", { onProgress: () => {} });
   await images.delete("a");
   await images.prune({ all: true });
-  await volumes.create("data", { labels: { a: "b" } });
+  await volumes.create("data", { labels: { a: "b" }, copyOf: "x", isReadOnly: true });
   await first(volumes.list({ labels: { a: "b" }, pageCount: 1 }));
   await volumes.get("data");
+  await first(volumes.export("data"));
   await volumes.delete("data");
   await first(audit.follow({ after: 1, sandbox: "web", kinds: ["lost"] }));
 }

@@ -84,6 +84,7 @@ const VERBS: Record<string, (on: Targets, given: Arguments) => unknown> = {
   "volumes.create": ({ client }, { name, ...options }) => client.volumes.create(name, options),
   "volumes.list": ({ client }, given) => client.volumes.list(given),
   "volumes.get": ({ client }, { volume }) => client.volumes.get(volume),
+  "volumes.export": ({ client }, { volume }) => client.volumes.export(volume),
   "volumes.delete": ({ client }, { volume }) => client.volumes.delete(volume),
   "audit.list": ({ client }, given) => client.audit.list(given),
   network: ({ sandbox }) => sandbox.network(),

@@ -11,7 +11,8 @@ pub use name::{VolumeName, VolumeNameError, VolumeRef, VolumeRefError};
 
 use crate::id::{SandboxId, VolumeId};
 use crate::name::SandboxName;
-use crate::sandbox::{InvalidRequest, page_count, validate_labels};
+use crate::sandbox::{InvalidRequest, malformed, page_count, validate_labels};
+use crate::snapshot::SnapshotWay;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,9 +28,28 @@ pub struct Volume {
     pub labels: BTreeMap<String, String>,
     /// When it was made.
     pub created_at: Timestamp,
+    /// Nobody writes to it, ever: a snapshot.
+    #[serde(default)]
+    pub is_read_only: bool,
+    /// How it came of another one, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied: Option<VolumeCopy>,
     /// The sandboxes that have it, those that are stopped included: while there is one, it is not
     /// deleted.
     pub used_by: Vec<VolumeUse>,
+}
+
+/// How a volume came of another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct VolumeCopy {
+    /// Of which, which may be gone.
+    pub of: VolumeId,
+    /// How its files came to be: by `subvolume`, `reflink` or `copy`.
+    pub way: SnapshotWay,
+    /// Bytes that were copied.
+    pub copied_bytes: u64,
+    /// How long the sandboxes stood still that write to that one, in microseconds; 0 if none did.
+    pub frozen_us: u64,
 }
 
 /// How a sandbox has a volume.
@@ -58,6 +78,13 @@ pub struct CreateVolume {
     /// Labels, to find it by.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// The volume, by its id or name, whose files it begins with, as they are at one moment: sandboxes
+    /// that write to that one stand still meanwhile. It is empty where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy_of: Option<VolumeRef>,
+    /// Nobody is to write to it, ever: a snapshot, to read and to copy. Only for a copy.
+    #[serde(default)]
+    pub is_read_only: bool,
 }
 
 impl CreateVolume {
@@ -66,6 +93,9 @@ impl CreateVolume {
     /// # Errors
     /// Gives the first field that is wrong, with the limit that it breaks.
     pub fn validate(&self) -> Result<(), InvalidRequest> {
+        if self.is_read_only && self.copy_of.is_none() {
+            return malformed("is_read_only", "makes no sense for a volume that is empty");
+        }
         validate_labels(&self.labels)
     }
 }

@@ -1,15 +1,16 @@
 //! `atoll volume`, and the flag that shows one in a sandbox.
 
+use super::snapshot::time;
 use super::wanted::label;
 use crate::error::CliError;
-use crate::remote::{self, Format, Remote, lines, say, table};
+use crate::remote::{self, Format, Remote, lines, say, size, table};
 use crate::status::Status;
 use atoll_api::sandbox::{PAGE_COUNT_MAX, Sandbox};
 use atoll_api::volume::{
     CreateVolume, ListVolumes, Volume, VolumeAccess, VolumeMount, VolumeName, VolumeRef, VolumeUse,
 };
 use atoll_client::{Client, ClientError};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 
 /// Make volumes, look at them and delete them
 ///
@@ -24,12 +25,17 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Create(Create),
+    Snapshot(Snapshot),
+    Export(Export),
     List(List),
     Show(Show),
     Delete(Delete),
 }
 
-/// Make an empty volume, and print its id
+/// Make a volume, and print its id
+///
+/// It is empty, or a copy of another one as that is at one moment: sandboxes that write to it stand
+/// still meanwhile.
 ///
 /// Example: atoll volume create models
 #[derive(Debug, clap::Args)]
@@ -39,6 +45,42 @@ struct Create {
     /// A label to find it by; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
     label: Vec<(String, String)>,
+    /// The volume, by its id or name, that it is to be a copy of
+    #[arg(long, value_name = "VOLUME")]
+    copy_of: Option<VolumeRef>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Take a snapshot of a volume: a copy that nobody writes to, ever
+///
+/// It is a volume by itself: sandboxes have it as read-only, and copies of it can be written. Sandboxes
+/// that write to the original stand still meanwhile.
+///
+/// Example: atoll volume snapshot models models-monday
+#[derive(Debug, clap::Args)]
+struct Snapshot {
+    /// Of which, by its id or name
+    volume: VolumeRef,
+    /// The snapshot's name
+    name: VolumeName,
+    /// A label to find it by; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Print what a volume holds as a tar archive
+///
+/// Nobody may write to it meanwhile: where a sandbox does, take a snapshot and export that. Owners are
+/// nobody's. It is whole if and only if the exit status is 0.
+///
+/// Example: atoll volume export models > models.tar
+#[derive(Debug, clap::Args)]
+struct Export {
+    /// Its id or name
+    volume: VolumeRef,
     #[command(flatten)]
     remote: Remote,
 }
@@ -81,11 +123,15 @@ struct Delete {
 
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     match args.command {
-        Command::Create(Create { name, label, remote }) => {
-            let wanted = CreateVolume { name, labels: label.into_iter().collect() };
-            let made = remote.ask(async |client| client.create_volume(&wanted).await)?;
-            remote::answer(&remote, &made, |made| format!("{}\n", made.id))
+        Command::Create(Create { name, label, copy_of, remote }) => {
+            let labels = label.into_iter().collect();
+            create(&remote, &CreateVolume { name, labels, copy_of, is_read_only: false })
         }
+        Command::Snapshot(Snapshot { volume, name, label, remote }) => {
+            let (labels, copy_of) = (label.into_iter().collect(), Some(volume));
+            create(&remote, &CreateVolume { name, labels, copy_of, is_read_only: true })
+        }
+        Command::Export(args) => export(&args),
         Command::List(args) => list(args),
         Command::Show(Show { volume, remote }) => {
             let found = remote.ask(async |client| client.get_volume(&volume).await)?;
@@ -95,6 +141,42 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     }
 }
 
+fn create(remote: &Remote, wanted: &CreateVolume) -> Result<Status, CliError> {
+    let made = remote.ask(async |client| client.create_volume(wanted).await)?;
+    if remote.format() == Format::Text
+        && let Some(copied) = &made.copied
+    {
+        let still = match copied.frozen_us {
+            0 => String::new(),
+            us => format!("; who writes stood still for {}", time(us)),
+        };
+        let (way, size) = (copied.way.as_str(), size(copied.copied_bytes));
+        let text = format!("atoll: copied by {way}, {size} of it new{still}\n");
+        // A closed stderr leaves nobody to tell.
+        std::io::stderr().write_all(text.as_bytes()).ok();
+    }
+    remote::answer(remote, &made, |made| format!("{}\n", made.id))
+}
+
+fn export(args: &Export) -> Result<Status, CliError> {
+    if std::io::stdout().is_terminal() {
+        let hint = format!("write `atoll volume export {0} > {0}.tar`", args.volume);
+        return Err(CliError::new("an archive is nothing for a terminal").hint(hint).exit_with(2));
+    }
+    let client = args.remote.client()?;
+    let failed = |error| args.remote.failed(error);
+    args.remote.wait(async {
+        let mut archive = client.export_volume(&args.volume).await.map_err(failed)?;
+        let mut out = std::io::stdout().lock();
+        while let Some(piece) = archive.next().await.map_err(failed)? {
+            let written = out.write_all(&piece);
+            written.map_err(|error| CliError::new("cannot write the archive").because(error))?;
+        }
+        out.flush().map_err(|error| CliError::new("cannot write the archive").because(error))
+    })??;
+    Ok(Status::SUCCESS)
+}
+
 fn list(args: List) -> Result<Status, CliError> {
     let List { label, quiet, remote } = args;
     let wanted = ListVolumes { labels: label.into_iter().collect(), ..ListVolumes::default() };
@@ -102,9 +184,10 @@ fn list(args: List) -> Result<Status, CliError> {
     let text = match remote.format() {
         Format::Json => lines(&found),
         Format::Text if quiet => found.iter().map(|found| format!("{}\n", found.name)).collect(),
-        Format::Text => {
-            table(["NAME", "ID", "MADE", "USED BY"], &found.iter().map(row).collect::<Vec<_>>())
-        }
+        Format::Text => table(
+            ["NAME", "ID", "MADE", "ACCESS", "USED BY"],
+            &found.iter().map(row).collect::<Vec<_>>(),
+        ),
     };
     say(&text).map(|_| Status::SUCCESS)
 }
@@ -123,9 +206,11 @@ async fn all(client: &Client, mut wanted: ListVolumes) -> Result<Vec<Volume>, Cl
     }
 }
 
-fn row(one: &Volume) -> [String; 4] {
+fn row(one: &Volume) -> [String; 5] {
     let users: Vec<String> = one.used_by.iter().map(user).collect();
-    [one.name.to_string(), one.id.to_string(), one.created_at.to_string(), users.join(" ")]
+    let access = if one.is_read_only { "ro" } else { "rw" };
+    let (name, id) = (one.name.to_string(), one.id.to_string());
+    [name, id, one.created_at.to_string(), access.to_owned(), users.join(" ")]
 }
 
 fn user(one: &VolumeUse) -> String {

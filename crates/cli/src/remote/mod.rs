@@ -1,7 +1,7 @@
 //! Commands that ask a server: where it is, how it is started, what is printed.
 
 mod failure;
-pub(crate) mod pieces;
+
 mod print;
 mod start;
 pub(crate) mod workspace;

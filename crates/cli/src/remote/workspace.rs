@@ -2,9 +2,9 @@
 
 use crate::error::CliError;
 use crate::policy::{PolicyFlags, load};
-use crate::remote::pieces::Pieces;
 use atoll_api::sandbox::{Workspace, WorkspaceGit};
 use atoll_client::Upload;
+use atoll_engine::pieces::Pieces;
 use atoll_store::pack::{LeftOut, PackError, pack};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

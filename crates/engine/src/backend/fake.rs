@@ -6,14 +6,14 @@
 
 use super::{
     Alive, Backend, BackendError, Capabilities, Differences, Flat, Found, Layer, Processes,
-    Progress, Spec, Taken, VolumePlace,
+    Progress, Spec, Taken, VolumeCopied, VolumePlace,
 };
 use crate::usage::Measured;
 use atoll_api::id::{LayerId, SandboxId, VolumeId};
 use atoll_api::sandbox::{Stage, Tier};
 use atoll_api::snapshot::SnapshotWay;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, PipeWriter};
+use std::io::{self, PipeWriter, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -53,11 +53,15 @@ pub enum Call {
     CreateVolume,
     /// [`Backend::remove_volume`].
     RemoveVolume,
+    /// [`Backend::copy_volume`].
+    CopyVolume,
+    /// [`Backend::export_volume`].
+    ExportVolume,
 }
 
 impl Call {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Create,
         Self::Start,
         Self::Adopt,
@@ -72,6 +76,8 @@ impl Call {
         Self::Flatten,
         Self::CreateVolume,
         Self::RemoveVolume,
+        Self::CopyVolume,
+        Self::ExportVolume,
     ];
 }
 
@@ -707,6 +713,28 @@ impl Backend for Fake {
             state.volumes.insert(id);
             Ok(())
         })
+    }
+
+    fn copy_volume(&self, from: VolumeId, to: VolumeId) -> Result<VolumeCopied, BackendError> {
+        self.host.simple(Call::CopyVolume, |state| {
+            if !state.volumes.contains(&from) {
+                return Err(BackendError::NoVolume { id: from });
+            }
+            state.volumes.insert(to);
+            Ok(())
+        })?;
+        Ok(VolumeCopied { way: SnapshotWay::Copy, bytes: 0 })
+    }
+
+    fn export_volume(&self, id: VolumeId, out: &mut dyn Write) -> Result<(), BackendError> {
+        self.host.simple(Call::ExportVolume, |state| match state.volumes.contains(&id) {
+            true => out.write_all(id.to_string().as_bytes()).map_err(super::unsent),
+            false => Err(BackendError::NoVolume { id }),
+        })
+    }
+
+    fn sync_volume(&self, _id: VolumeId) -> Result<(), BackendError> {
+        Ok(())
     }
 
     fn remove_volume(&self, id: VolumeId) -> Result<(), BackendError> {

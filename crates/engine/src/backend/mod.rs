@@ -23,7 +23,7 @@ use atoll_api::snapshot::{DiffEntry, SnapshotWay, Uncompared};
 use atoll_store::secret::Value;
 use atoll_sys::capture::Listeners;
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -156,6 +156,15 @@ pub struct Taken {
     pub below: usize,
 }
 
+/// How a volume was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VolumeCopied {
+    /// How its files came to be.
+    pub way: SnapshotWay,
+    /// Bytes that were copied.
+    pub bytes: u64,
+}
+
 /// What became of a chain of layers that was too long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flat {
@@ -253,6 +262,11 @@ pub enum BackendError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// Nobody takes any more of what is sent.
+pub(crate) fn unsent(source: io::Error) -> BackendError {
+    BackendError::Call { step: "send the archive", source }
 }
 
 /// Makes sandboxes of one tier on this host, and takes them away.
@@ -448,6 +462,33 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`Backend::remove_volume`] removes what there may be of it.
     fn create_volume(&self, id: VolumeId) -> Result<(), BackendError>;
+
+    /// Does what can be done of [`Backend::copy_volume`] while sandboxes write. Nothing comes of it if
+    /// that is not called.
+    ///
+    /// # Errors
+    /// If that would fail too.
+    fn copy_volume_ahead(&self, _from: VolumeId, _to: VolumeId) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    /// Makes `to` a volume that holds what `from` holds, to which nobody writes meanwhile.
+    ///
+    /// # Errors
+    /// [`Backend::remove_volume`] removes what there may be of it.
+    fn copy_volume(&self, from: VolumeId, to: VolumeId) -> Result<VolumeCopied, BackendError>;
+
+    /// Writes what a volume holds, to which nobody writes meanwhile, as a tar archive.
+    ///
+    /// # Errors
+    /// What was written is no archive then.
+    fn export_volume(&self, id: VolumeId, out: &mut dyn Write) -> Result<(), BackendError>;
+
+    /// Returns when what a volume holds is on the disk.
+    ///
+    /// # Errors
+    /// It may not be there then.
+    fn sync_volume(&self, id: VolumeId) -> Result<(), BackendError>;
 
     /// Takes away what a volume holds, which no sandbox is shown. On return it is out of sight; the
     /// room that it takes may be free later. Nothing to remove is no mistake.

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::error::VolumeError;
-use crate::volumes::KeptVolume;
+use crate::volumes::{Export, KeptVolume, export};
 use atoll_api::audit::AuditKind;
 use atoll_api::id::{ID_BYTES, VolumeId};
 use atoll_api::volume::{CreateVolume, ListVolumes, Volume, VolumePage, VolumeRef};
@@ -24,13 +24,15 @@ impl Engine {
         let mut bytes = [0; ID_BYTES];
         getrandom::fill(&mut bytes).map_err(VolumeError::Random)?;
         let (id, created_at) = (VolumeId::from_random(bytes), self.shared.clock.now());
-        let CreateVolume { name, labels } = request;
-        let kept = KeptVolume { id, name: name.clone(), labels, created_at };
+        let CreateVolume { name, labels, copy_of, is_read_only } = request;
+        let kept =
+            KeptVolume { id, name: name.clone(), labels, created_at, is_read_only, copied: None };
         let shared = self.shared.clone();
         self.carry_through(async move {
-            let backend = shared.backend.clone();
-            let made = shared.volumes.create(kept, backend, &shared.records).await?;
-            shared.oversight.tell(None, AuditKind::VolumeCreated { volume_id: id, name, by });
+            let made = shared.volumes.create(kept, copy_of.as_ref(), &shared).await?;
+            let copy_of = made.copied.as_ref().map(|copied| copied.of);
+            let what = AuditKind::VolumeCreated { volume_id: id, name, copy_of, by };
+            shared.oversight.tell(None, what);
             Ok(made)
         })
         .await
@@ -68,6 +70,18 @@ impl Engine {
             Ok(())
         })
         .await
+    }
+
+    /// Begins to give what a volume holds as a tar archive: regular files, directories and links, with
+    /// their modes and times and without owners. Nobody begins to write to it before it is over.
+    ///
+    /// # Errors
+    /// If there is none that is called so, or a sandbox that may run writes to it.
+    pub fn export_volume(&self, volume: &VolumeRef) -> Result<Export, VolumeError> {
+        if self.shared.directory().is_closing() {
+            return Err(VolumeError::ShuttingDown);
+        }
+        export(&self.shared, volume)
     }
 
     /// Does something to its end, whether somebody waits for that or not.

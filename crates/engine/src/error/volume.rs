@@ -1,10 +1,13 @@
 //! Why a volume is not made, deleted, or shown in a sandbox.
 
-use super::{chain, hopeless, invalid, of_backend, of_records, plain, shutting_down};
+use super::{
+    CAPACITY_RETRY_MS, OperationError, chain, hopeless, invalid, of_backend, of_records, plain,
+    shutting_down,
+};
 use crate::backend::BackendError;
 use crate::records::RecordsError;
 use crate::volumes::VOLUMES_MAX;
-use atoll_api::error::{ApiError, ErrorCode, TookEffect};
+use atoll_api::error::{ApiError, ErrorCode, Retry, TookEffect};
 use atoll_api::id::{SandboxId, VolumeId};
 use atoll_api::name::SandboxName;
 use atoll_api::sandbox::InvalidRequest;
@@ -62,6 +65,46 @@ pub enum VolumeError {
         holder_name: Option<SandboxName>,
         /// How that one has it.
         held: VolumeAccess,
+    },
+    /// It is a snapshot, and was wanted to be written.
+    #[error("volume {name} is read-only for good")]
+    ReadOnly {
+        /// Its name.
+        name: VolumeName,
+    },
+    /// It is read as a whole, so that nobody may begin to write to it.
+    #[error("volume {name} is being copied or exported")]
+    Quiet {
+        /// Its name.
+        name: VolumeName,
+    },
+    /// A sandbox writes to it, so that it cannot be read as a whole.
+    #[error("volume {name} cannot be exported while sandbox {by} writes to it")]
+    Written {
+        /// Its name.
+        name: VolumeName,
+        /// Who writes.
+        by: SandboxId,
+    },
+    /// The one that is to be copied is not there.
+    #[error("there is no volume {volume}")]
+    NoSource {
+        /// What was asked for.
+        volume: String,
+    },
+    /// A sandbox that writes to it does not stand still.
+    #[error("volume {name} cannot be copied while a sandbox writes to it: {source}")]
+    Writer {
+        /// Its name.
+        name: VolumeName,
+        /// What failed.
+        source: Box<OperationError>,
+    },
+    /// Sandboxes that write to it did not stand still in time.
+    #[error("the sandboxes that write to volume {name} did not stand still in time")]
+    Restless {
+        /// Its name.
+        name: VolumeName,
     },
     /// There are as many as there may be.
     #[error("there are {VOLUMES_MAX} volumes, which is the most")]
@@ -123,6 +166,40 @@ impl VolumeError {
                 let mut answer = plain(ErrorCode::Conflict, self, next_step);
                 answer.details.sandbox_id = Some(*holder);
                 answer
+            }
+            Self::ReadOnly { .. } => {
+                let next_step = "ask for it as read_only, or make a copy of it to write to";
+                hopeless(ErrorCode::Conflict, self, next_step)
+            }
+            Self::Quiet { .. } => ApiError {
+                retry: Retry::After { after_ms: CAPACITY_RETRY_MS },
+                ..plain(ErrorCode::Conflict, self, "ask again a little later")
+            },
+            Self::Written { by, .. } => {
+                let next_step =
+                    "take a snapshot of the volume and export that, or stop the sandbox";
+                let mut answer = plain(ErrorCode::Conflict, self, next_step);
+                answer.details.sandbox_id = Some(*by);
+                answer
+            }
+            Self::NoSource { .. } => {
+                let next_step = "list the volumes that there are";
+                let mut answer = hopeless(ErrorCode::Invalid, self, next_step);
+                answer.details.field = Some("copy_of".to_owned());
+                answer
+            }
+            Self::Writer { source, .. } => {
+                let next_step = "stop the sandboxes that write to it, and ask again";
+                ApiError {
+                    message: self.to_string(),
+                    next_step: next_step.to_owned(),
+                    took_effect: TookEffect::No,
+                    ..source.to_api()
+                }
+            }
+            Self::Restless { .. } => {
+                let next_step = "ask again, or stop the sandboxes that write to it";
+                plain(ErrorCode::TimedOut, self, next_step)
             }
             Self::TooMany => {
                 let mut answer = plain(ErrorCode::Capacity, self, "delete a volume first");

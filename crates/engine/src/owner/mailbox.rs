@@ -67,6 +67,11 @@ pub(crate) enum Command {
         snapshot: SnapshotId,
         reply: Reply<Sandbox, SnapshotError>,
     },
+    /// Have its processes stand still until `until` ends, for what else they write to.
+    StandStill {
+        until: oneshot::Receiver<()>,
+        reply: Reply<()>,
+    },
     /// Secrets are others than they were.
     SecretsChanged,
     /// Something has worked inside, however short it was.

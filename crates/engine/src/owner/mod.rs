@@ -238,6 +238,7 @@ impl Owner {
                 let restored = self.restore(snapshot).await;
                 reply.give(restored.map(|()| self.view.borrow().clone()));
             }
+            Command::StandStill { until, reply } => self.stand_still(until, reply).await,
             Command::Unexpose { port, reply } => reply.give(self.unexpose(port).await),
             Command::Worked => self.activity.worked(self.shared.clock.now()),
             Command::FirstDone { at } => self.command_done(at).await,

@@ -158,6 +158,7 @@ impl Owner {
                 reply.give(Err(gone));
             }
             Command::Hold { reply, .. } => reply.give(Err(gone)),
+            Command::StandStill { reply, .. } => reply.give(Err(gone)),
             Command::Meter { reply } => reply.give(Err(gone)),
             Command::Network { reply } => reply.give(Err(gone)),
             Command::SetNetwork { reply, .. } => reply.give(Err(gone)),

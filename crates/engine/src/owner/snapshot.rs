@@ -1,16 +1,19 @@
 //! Snapshots of a sandbox, and the way back to one.
 
-use super::Owner;
+use super::{Owner, Reply};
 use crate::backend::{BackendError, Processes, Progress, Taken};
 use crate::error::{OperationError, SnapshotError};
 use crate::records::Fate;
 use crate::snapshots::{How, Kept};
+use crate::state::Verb;
 use atoll_api::audit::AuditKind;
 use atoll_api::id::{BuildId, ID_BYTES, LayerId, SnapshotId};
 use atoll_api::sandbox::{EventKind, State};
 use atoll_api::snapshot::{CreateSnapshot, Snapshot, SnapshotWay};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 impl Owner {
     /// Takes one. If it fails the sandbox goes on as it was.
@@ -120,15 +123,67 @@ impl Owner {
             // Some of its processes may be frozen.
             Err(error) => Err(error),
         };
+        self.go_on("a snapshot").await;
+        taken.map(|taken| (taken, since.elapsed()))
+    }
+
+    /// Lets its processes go on that stood still for something.
+    async fn go_on(&mut self, what: &str) {
         match self.call(|backend, id| backend.thaw(id)).await {
             Ok(()) => self.expect_silence(false),
             Err(BackendError::NotFound { .. }) => self.ended().await,
             Err(error) => {
-                let cause = format!("it stood still for a snapshot and does not go on: {error}");
+                let cause = format!("it stood still for {what} and does not go on: {error}");
                 self.give_up(cause).await;
             }
         }
-        taken.map(|taken| (taken, since.elapsed()))
+    }
+
+    /// Has its processes stand still until `until` ends.
+    pub(super) async fn stand_still(&mut self, mut until: oneshot::Receiver<()>, reply: Reply<()>) {
+        let (id, state, tier) = (self.record.id, self.record.state, self.record.tier);
+        if until.try_recv() == Err(TryRecvError::Closed) {
+            return;
+        }
+        match state {
+            State::Running if !self.shared.backend.capabilities().pause => {
+                let capability = "pause";
+                reply.give(Err(OperationError::Unsupported { id, tier, capability }));
+            }
+            State::Running => {
+                self.expect_silence(true);
+                match self.call(|backend, id| backend.freeze(id)).await {
+                    Ok(()) => {
+                        reply.give(Ok(()));
+                        self.meanwhile(until).await.unwrap_or_default();
+                        self.go_on("a copy of a volume").await;
+                    }
+                    // Some of its processes may be frozen.
+                    Err(source) => {
+                        self.go_on("a copy of a volume").await;
+                        let state = self.record.state;
+                        let verb = Verb::Pause;
+                        reply.give(Err(OperationError::Backend { id, verb, state, source }));
+                    }
+                }
+            }
+            // It may write all the same.
+            State::Failed => {
+                reply.give(Err(OperationError::WrongState { id, verb: Verb::Pause, state }));
+            }
+            // Nothing of it goes on before it is asked for that again.
+            State::Creating
+            | State::Pausing
+            | State::Paused
+            | State::Resuming
+            | State::Stopping
+            | State::Stopped
+            | State::Archived
+            | State::Deleted => {
+                reply.give(Ok(()));
+                self.meanwhile(until).await.unwrap_or_default();
+            }
+        }
     }
 
     /// Forgets one that was not taken. What cannot be forgotten now the next start forgets.

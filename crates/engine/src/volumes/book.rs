@@ -32,6 +32,8 @@ struct Entry {
     kept: KeptVolume,
     /// It is being made or deleted, so that its name is taken and nobody gets it.
     is_hidden: bool,
+    /// So many read it as a whole, so that nobody begins to write.
+    readers: usize,
     uses: BTreeMap<SandboxId, Use>,
 }
 
@@ -55,7 +57,7 @@ impl Book {
 
     fn insert(&mut self, kept: KeptVolume, is_hidden: bool) {
         self.names.insert(kept.name.clone(), kept.id);
-        let entry = Entry { is_hidden, uses: BTreeMap::new(), kept };
+        let entry = Entry { is_hidden, readers: 0, uses: BTreeMap::new(), kept };
         self.volumes.insert(entry.kept.id, entry);
     }
 
@@ -74,11 +76,28 @@ impl Book {
         Ok(())
     }
 
-    /// It is made.
-    pub fn finish(&mut self, id: VolumeId) -> Option<Volume> {
-        let entry = self.volumes.get_mut(&id)?;
+    /// It is made, as this.
+    pub fn finish(&mut self, kept: KeptVolume) -> Option<Volume> {
+        let entry = self.volumes.get_mut(&kept.id)?;
+        entry.kept = kept;
         entry.is_hidden = false;
         Some(entry.view())
+    }
+
+    /// Lets nobody begin to write to one, and gives the sandboxes that do and may run; nothing if it
+    /// is not there.
+    pub fn be_quiet(&mut self, id: VolumeId) -> Option<Vec<SandboxId>> {
+        let entry = self.volumes.get_mut(&id).filter(|entry| !entry.is_hidden)?;
+        entry.readers += 1;
+        let writers = entry.uses.iter().filter(|(_, it)| it.is_held && it.access.writes());
+        Some(writers.map(|(sandbox, _)| *sandbox).collect())
+    }
+
+    /// Takes that back.
+    pub fn end_quiet(&mut self, id: VolumeId) {
+        if let Some(entry) = self.volumes.get_mut(&id) {
+            entry.readers = entry.readers.saturating_sub(1);
+        }
     }
 
     /// It was not made, or is deleted: its name is free.
@@ -122,7 +141,7 @@ impl Book {
     /// Hides one that no sandbox has, so that none gets it while it is deleted.
     ///
     /// # Errors
-    /// [`VolumeError::NotFound`], [`VolumeError::InUse`].
+    /// [`VolumeError::NotFound`], [`VolumeError::InUse`], [`VolumeError::Quiet`].
     pub fn take_out(&mut self, volume: &VolumeRef) -> Result<KeptVolume, VolumeError> {
         let not_found = || VolumeError::NotFound { volume: volume.to_string() };
         let id = self.find(volume).ok_or_else(not_found)?.id;
@@ -130,6 +149,9 @@ impl Book {
         if let Some((&by, _)) = entry.uses.first_key_value() {
             let (name, count) = (entry.kept.name.clone(), entry.uses.len());
             return Err(VolumeError::InUse { name, by, count });
+        }
+        if entry.readers > 0 {
+            return Err(VolumeError::Quiet { name: entry.kept.name.clone() });
         }
         entry.is_hidden = true;
         Ok(entry.kept.clone())
@@ -144,7 +166,8 @@ impl Book {
     /// stopped claims them anew.
     ///
     /// # Errors
-    /// [`VolumeError::NotFound`], [`VolumeError::Held`]; nothing has changed then.
+    /// [`VolumeError::NotFound`], [`VolumeError::ReadOnly`], [`VolumeError::Quiet`],
+    /// [`VolumeError::Held`]; nothing has changed then.
     pub fn claim(
         &mut self,
         sandbox: SandboxId,
@@ -155,6 +178,12 @@ impl Book {
             let entry = self.volumes.get(&mount.volume).filter(|entry| !entry.is_hidden);
             let not_found = || VolumeError::NotFound { volume: mount.name.to_string() };
             let entry = entry.ok_or_else(not_found)?;
+            if mount.access.writes() && entry.kept.is_read_only {
+                return Err(VolumeError::ReadOnly { name: mount.name.clone() });
+            }
+            if mount.access.writes() && entry.readers > 0 {
+                return Err(VolumeError::Quiet { name: mount.name.clone() });
+            }
             let mut others = entry.uses.iter().filter(|(id, it)| **id != sandbox && it.is_held);
             if let Some((id, it)) = others.find(|(_, it)| !it.access.goes_with(mount.access)) {
                 return Err(VolumeError::Held {
@@ -217,7 +246,7 @@ impl Book {
 
 impl Entry {
     fn view(&self) -> Volume {
-        let KeptVolume { id, name, labels, created_at } = self.kept.clone();
+        let KeptVolume { id, name, labels, created_at, is_read_only, copied } = self.kept.clone();
         let used_by = self.uses.iter().map(|(sandbox_id, it)| VolumeUse {
             sandbox_id: *sandbox_id,
             sandbox_name: it.sandbox_name.clone(),
@@ -225,7 +254,8 @@ impl Entry {
             access: it.access,
             is_held: it.is_held,
         });
-        Volume { id, name, labels, created_at, used_by: used_by.collect() }
+        let used_by = used_by.collect();
+        Volume { id, name, labels, created_at, is_read_only, copied, used_by }
     }
 }
 

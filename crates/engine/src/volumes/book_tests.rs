@@ -8,6 +8,8 @@ fn kept(number: u8) -> KeptVolume {
         name: format!("v{number}").parse().unwrap(),
         labels: BTreeMap::from([("n".to_owned(), number.to_string())]),
         created_at: Timestamp::from_unix_us(0).unwrap(),
+        is_read_only: false,
+        copied: None,
     }
 }
 
@@ -92,7 +94,7 @@ fn one_that_is_being_made_is_nobodys_yet_and_lists_have_pages() {
     for number in [3, 1, 2] {
         book.begin(kept(number)).unwrap();
         assert_eq!(book.view(&by_name(number)), None);
-        assert_eq!(book.finish(kept(number).id).unwrap().name, kept(number).name);
+        assert_eq!(book.finish(kept(number)).unwrap().name, kept(number).name);
     }
     book.begin(kept(4)).unwrap();
     let list = |after: Option<&VolumeName>, labels| {
@@ -106,6 +108,28 @@ fn one_that_is_being_made_is_nobodys_yet_and_lists_have_pages() {
     assert_eq!(list(Some(&two), BTreeMap::new()), (vec![three], None));
     let labels = BTreeMap::from([("n".to_owned(), "2".to_owned())]);
     assert_eq!(list(None, labels), (vec![two], None));
+}
+
+#[test]
+fn nobody_begins_to_write_to_what_is_read_as_a_whole_nor_ever_to_a_snapshot() {
+    let snapshot = KeptVolume { is_read_only: true, ..kept(2) };
+    let mut book = Book::new(vec![kept(1), snapshot]);
+    book.claim(sandbox(1), None, &[mount(1, Shared)]).unwrap();
+    book.claim(sandbox(2), None, &[mount(1, ReadOnly), mount(2, ReadOnly)]).unwrap();
+    assert_eq!(book.be_quiet(kept(1).id), Some(vec![sandbox(1)]));
+    let refused = book.claim(sandbox(3), None, &[mount(1, Shared)]).unwrap_err();
+    assert!(matches!(refused, VolumeError::Quiet { .. }), "{refused:?}");
+    book.claim(sandbox(4), None, &[mount(1, ReadOnly)]).unwrap();
+    book.end_quiet(kept(1).id);
+    book.claim(sandbox(3), None, &[mount(1, Shared)]).unwrap();
+    for access in [Writer, Shared] {
+        let refused = book.claim(sandbox(5), None, &[mount(2, access)]).unwrap_err();
+        assert!(matches!(refused, VolumeError::ReadOnly { .. }), "{refused:?}");
+    }
+    book.forget(sandbox(2));
+    book.be_quiet(kept(2).id).unwrap();
+    assert!(matches!(book.take_out(&by_name(2)), Err(VolumeError::Quiet { .. })));
+    assert_eq!(book.be_quiet(kept(3).id), None);
 }
 
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use atoll_api::id::VolumeId;
 use atoll_api::time::Timestamp;
-use atoll_api::volume::{MountedVolume, SHARED_WARNING, VolumeAccess, VolumeName};
+use atoll_api::volume::{MountedVolume, SHARED_WARNING, VolumeAccess, VolumeCopy, VolumeName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -17,6 +17,12 @@ pub struct KeptVolume {
     pub labels: BTreeMap<String, String>,
     /// When it was made.
     pub created_at: Timestamp,
+    /// Nobody writes to it.
+    #[serde(default)]
+    pub is_read_only: bool,
+    /// How it came of another one.
+    #[serde(default)]
+    pub copied: Option<VolumeCopy>,
 }
 
 /// What a sandbox has of a volume.

@@ -9,16 +9,21 @@
 //! a start finds them by the records of sandboxes.
 
 pub mod book;
+mod copy;
+mod export;
 mod kept;
 
+pub use export::Export;
+pub(crate) use export::export;
 pub use kept::{KeptVolume, Mount};
 
 use crate::backend::Backend;
+use crate::engine::Shared;
 use crate::error::VolumeError;
 use crate::records::{Record, Records, VolumeChange};
 use atoll_api::id::{SandboxId, VolumeId};
 use atoll_api::sandbox::State;
-use atoll_api::volume::{ListVolumes, Volume, VolumeMount, VolumePage, VolumeRef};
+use atoll_api::volume::{ListVolumes, Volume, VolumeCopy, VolumeMount, VolumePage, VolumeRef};
 use book::Book;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task;
@@ -30,11 +35,13 @@ pub const VOLUMES_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Volumes {
     book: Mutex<Book>,
+    /// Held by who copies one: two that have sandboxes stand still could wait for each other.
+    copying: tokio::sync::Mutex<()>,
 }
 
 impl Volumes {
     pub(crate) fn new(kept: Vec<KeptVolume>) -> Self {
-        Self { book: Mutex::new(Book::new(kept)) }
+        Self { book: Mutex::new(Book::new(kept)), copying: tokio::sync::Mutex::default() }
     }
 
     /// For a look or a change, and never across a wait.
@@ -42,32 +49,53 @@ impl Volumes {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes one on the host and writes it down.
+    /// Makes one on the host, empty or as a copy of another one, and writes it down.
     pub(crate) async fn create(
         &self,
-        kept: KeptVolume,
-        backend: Arc<dyn Backend>,
-        records: &Records,
+        mut kept: KeptVolume,
+        copy_of: Option<&VolumeRef>,
+        shared: &Arc<Shared>,
     ) -> Result<Volume, VolumeError> {
-        let (id, name) = (kept.id, kept.name.clone());
+        let id = kept.id;
         self.book().begin(kept.clone())?;
-        let host = backend.clone();
-        let made = task::spawn_blocking(move || host.create_volume(id)).await;
-        let made = made.expect("a backend does not panic");
-        let made = made.map_err(|source| VolumeError::Host { name, source });
+        let made = match copy_of {
+            Some(source) => self.copy(source, id, shared).await.map(Some),
+            None => {
+                let (host, name) = (shared.backend.clone(), kept.name.clone());
+                let made = task::spawn_blocking(move || host.create_volume(id)).await;
+                let made = made.expect("a backend does not panic");
+                made.map(|()| None).map_err(|source| VolumeError::Host { name, source })
+            }
+        };
         let written = match made {
-            Ok(()) => {
-                let changes = vec![VolumeChange::Keep(Box::new(kept))];
-                records.save_volumes(changes).await.map_err(VolumeError::Records)
+            Ok(copied) => {
+                kept.copied = copied;
+                let changes = vec![VolumeChange::Keep(Box::new(kept.clone()))];
+                shared.records.save_volumes(changes).await.map_err(VolumeError::Records)
             }
             Err(error) => Err(error),
         };
         if let Err(error) = written {
             self.book().give_up(id);
-            remove_from_host(backend, id).await;
+            remove_from_host(shared.backend.clone(), id).await;
             return Err(error);
         }
-        self.book().finish(id).ok_or_else(|| not_found(&VolumeRef::Id(id)))
+        self.book().finish(kept).ok_or_else(|| not_found(&VolumeRef::Id(id)))
+    }
+
+    async fn copy(
+        &self,
+        source: &VolumeRef,
+        to: VolumeId,
+        shared: &Arc<Shared>,
+    ) -> Result<VolumeCopy, VolumeError> {
+        let _alone = self.copying.lock().await;
+        let found = self.book().find(source).map(|kept| (kept.id, kept.name.clone()));
+        let (of, name) =
+            found.ok_or_else(|| VolumeError::NoSource { volume: source.to_string() })?;
+        let (copied, stood) = copy::copy(shared, (of, &name), to).await?;
+        let frozen_us = u64::try_from(stood.as_micros()).unwrap_or(u64::MAX);
+        Ok(VolumeCopy { of, way: copied.way, copied_bytes: copied.bytes, frozen_us })
     }
 
     /// Gives one as it is now.

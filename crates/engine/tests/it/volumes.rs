@@ -8,7 +8,7 @@ use atoll_api::snapshot::CreateSnapshot;
 use atoll_api::volume::{CreateVolume, ListVolumes, Volume, VolumeAccess, VolumeMount, VolumeRef};
 use atoll_engine::Engine;
 use atoll_engine::backend::fake::{Call, Fake, Host, Moment};
-use atoll_engine::backend::{Backend as _, Capabilities};
+use atoll_engine::backend::{Backend as _, Capabilities, Processes};
 use atoll_engine::error::{CreateError, VolumeError};
 
 fn called(name: &str) -> VolumeRef {
@@ -16,7 +16,22 @@ fn called(name: &str) -> VolumeRef {
 }
 
 async fn make(engine: &Engine, name: &str) -> Result<Volume, VolumeError> {
-    let request = CreateVolume { name: name.parse().unwrap(), labels: [].into() };
+    let request = CreateVolume {
+        name: name.parse().unwrap(),
+        labels: [].into(),
+        copy_of: None,
+        is_read_only: false,
+    };
+    engine.create_volume(request, "uid:0".to_owned()).await
+}
+
+async fn snapshot(engine: &Engine, of: &str, name: &str) -> Result<Volume, VolumeError> {
+    let request = CreateVolume {
+        name: name.parse().unwrap(),
+        labels: [].into(),
+        copy_of: Some(called(of)),
+        is_read_only: true,
+    };
     engine.create_volume(request, "uid:0".to_owned()).await
 }
 
@@ -343,6 +358,161 @@ fn who_goes_away_changes_nothing() {
             tokio::task::yield_now().await;
         }
         assert_eq!(names(&engine), ["data"]);
+        engine.shutdown().await;
+    });
+}
+
+#[test]
+fn who_writes_stands_still_for_a_copy_and_goes_on_whatever_comes_of_it() {
+    let world = World::new();
+    live(async {
+        let engine = world.start().await;
+        let volume = make(&engine, "data").await.unwrap();
+        let shared = |name| with(name, "data", VolumeAccess::Shared);
+        let writers = [
+            engine.create(shared("one")).await.unwrap().id,
+            engine.create(shared("two")).await.unwrap().id,
+        ];
+        let reader = engine.create(with("three", "data", VolumeAccess::ReadOnly)).await.unwrap().id;
+        engine.pause(writers[1]).await.unwrap();
+        let gate = world.host.hold(Call::CopyVolume, Moment::Before);
+        let (copied, ()) = tokio::join!(snapshot(&engine, "data", "monday"), async {
+            gate.reached(1).await;
+            let states = writers.map(|id| world.host.processes(id));
+            assert_eq!(states, [Processes::Frozen; 2]);
+            assert_eq!(world.host.processes(reader), Processes::Running);
+            // Nobody begins to write meanwhile, and it is not deleted; who reads may come.
+            let refused = engine.create(shared("four")).await.unwrap_err().to_api();
+            assert_eq!((refused.code, refused.took_effect), (ErrorCode::Conflict, TookEffect::No));
+            assert!(matches!(refused.retry, Retry::After { .. }), "{refused:?}");
+            engine.create(with("five", "data", VolumeAccess::ReadOnly)).await.unwrap();
+            assert!(engine.get_volume(&called("monday")).is_err());
+            gate.open();
+        });
+        let copied = copied.unwrap();
+        assert!(copied.is_read_only);
+        let how = copied.copied.unwrap();
+        assert!(how.of == volume.id && how.frozen_us > 0, "{how:?}");
+        assert_eq!(state(&engine, writers[0]), State::Running);
+        assert_eq!(world.host.processes(writers[0]), Processes::Running);
+        // The one that was paused still is.
+        assert_eq!(world.host.processes(writers[1]), Processes::Frozen);
+        world.host.heal();
+        let refused = engine.create(with("six", "monday", VolumeAccess::Writer)).await.unwrap_err();
+        assert!(matches!(refused, CreateError::Volume(VolumeError::ReadOnly { .. })));
+        engine.create(with("six", "monday", VolumeAccess::ReadOnly)).await.unwrap();
+        // One that fails leaves nothing, and all go on.
+        for (call, moment) in [
+            (Call::CopyVolume, Moment::Before),
+            (Call::CopyVolume, Moment::After),
+            (Call::Freeze, Moment::Before),
+            (Call::Freeze, Moment::After),
+        ] {
+            world.host.fail(call, moment);
+            let failed = snapshot(&engine, "data", "failed").await.unwrap_err().to_api();
+            assert_eq!(failed.took_effect, TookEffect::No, "{call:?} {moment:?}");
+            world.host.heal();
+            world.host.until(|host| host.processes(writers[0]) == Processes::Running).await;
+            assert_eq!(names(&engine), ["data", "monday"]);
+            assert_eq!(world.host.volumes().len(), 2);
+        }
+        engine.create(shared("four")).await.unwrap();
+        let none = snapshot(&engine, "none", "failed").await.unwrap_err().to_api();
+        assert_eq!(none.details.field.as_deref(), Some("copy_of"));
+        engine.shutdown().await;
+    });
+}
+
+#[test]
+fn one_that_may_write_and_cannot_stand_still_keeps_the_volume_from_being_copied() {
+    let world = World::new();
+    let can = Fake::on(&world.host).capabilities();
+    live(async {
+        let fake = Fake::on(&world.host).with(Capabilities { pause: false, ..can });
+        let engine = world.start_with(fake).await;
+        make(&engine, "data").await.unwrap();
+        let id = writer(&engine, "one").await;
+        let refused = snapshot(&engine, "data", "monday").await.unwrap_err().to_api();
+        assert_eq!(refused.details.capability.as_deref(), Some("pause"), "{refused:?}");
+        engine.stop(id).await.unwrap();
+        snapshot(&engine, "data", "monday").await.unwrap();
+        engine.shutdown().await;
+    });
+    let world = World::new();
+    live(async {
+        let engine = world.start().await;
+        make(&engine, "data").await.unwrap();
+        let id = writer(&engine, "one").await;
+        world.host.fail(Call::Kill, Moment::Before);
+        engine.kill(id).await.unwrap_err();
+        let refused = snapshot(&engine, "data", "monday").await.unwrap_err().to_api();
+        assert_eq!(refused.details.state, Some(State::Failed), "{refused:?}");
+        engine.shutdown().await;
+    });
+}
+
+#[test]
+fn a_death_in_the_midst_of_a_copy_leaves_none_and_all_go_on() {
+    for moment in [Moment::Before, Moment::After] {
+        let world = World::new();
+        dies_at(&world, Call::CopyVolume, moment, async |engine| {
+            engine.create(with("one", "kept", VolumeAccess::Writer)).await.unwrap();
+            snapshot(engine, "kept", "monday").await.unwrap();
+        });
+        let [id] = world.host.ids()[..] else { panic!("one sandbox") };
+        assert_eq!(world.host.processes(id), Processes::Frozen);
+        only_kept(&world);
+        assert_eq!(world.host.processes(id), Processes::Running);
+    }
+}
+
+/// All that is exported, or where it breaks off.
+async fn exported(engine: &Engine, name: &str) -> Result<Vec<u8>, std::io::Error> {
+    let mut export = engine.export_volume(&called(name)).unwrap();
+    let mut all = Vec::new();
+    while let Some(piece) = export.next().await? {
+        all.extend_from_slice(&piece);
+    }
+    Ok(all)
+}
+
+#[test]
+fn a_volume_is_exported_while_nobody_writes() {
+    let world = World::new();
+    live(async {
+        let engine = world.start().await;
+        let id = make(&engine, "data").await.unwrap().id;
+        let one = writer(&engine, "one").await;
+        let refused = engine.export_volume(&called("data")).unwrap_err().to_api();
+        assert_eq!((refused.code, refused.details.sandbox_id), (ErrorCode::Conflict, Some(one)));
+        engine.stop(one).await.unwrap();
+        let gate = world.host.hold(Call::ExportVolume, Moment::Before);
+        let (all, ()) = tokio::join!(exported(&engine, "data"), async {
+            gate.reached(1).await;
+            let refused = engine.resume(one).await.unwrap_err().to_api();
+            assert!(matches!(refused.retry, Retry::After { .. }), "{refused:?}");
+            let refused = delete(&engine, "data").await.unwrap_err().to_api();
+            assert_eq!(refused.code, ErrorCode::Conflict);
+            gate.open();
+        });
+        assert_eq!(all.unwrap(), id.to_string().into_bytes());
+        world.host.heal();
+        // It is let go of a moment after the last piece.
+        while engine.resume(one).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        engine.stop(one).await.unwrap();
+        // What breaks off is no archive that looks whole.
+        world.host.fail(Call::ExportVolume, Moment::After);
+        exported(&engine, "data").await.unwrap_err();
+        world.host.heal();
+        let none = engine.export_volume(&called("none")).unwrap_err().to_api();
+        assert_eq!(none.code, ErrorCode::NotFound);
+        // Who goes away gives it up.
+        drop(engine.export_volume(&called("data")).unwrap());
+        while engine.resume(one).await.is_err() {
+            tokio::task::yield_now().await;
+        }
         engine.shutdown().await;
     });
 }

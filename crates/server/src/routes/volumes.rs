@@ -6,18 +6,25 @@ use crate::answer::{Json, json};
 use crate::app::App;
 use crate::error::Failure;
 use crate::extract::{Body, Query, parameter, wrong};
+use crate::stream::{Next, Pulled};
 use atoll_api::error::ErrorBody;
 use atoll_api::volume::{CreateVolume, ListVolumes, Volume, VolumeName, VolumePage, VolumeRef};
+use atoll_engine::volumes::Export;
 use axum::extract::{FromRequestParts, State};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use hyper::body::Frame;
+use std::io;
 use std::sync::Arc;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(get, delete))
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(get, delete))
+        .routes(routes!(export))
 }
 
 /// The volume that a path names.
@@ -126,4 +133,41 @@ async fn delete(
 ) -> Result<Response, Failure> {
     app.engine.delete_volume(volume, caller.by()).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Export a volume as a tar archive
+///
+/// It holds regular files, directories and links, with their modes and times and without owners; pipes,
+/// sockets, devices and what cannot be read are left out. Nobody may write to the volume meanwhile:
+/// where a sandbox does, take a snapshot (`is_read_only`) and export that. The archive is whole if and
+/// only if the body ends properly.
+#[utoipa::path(
+    get, path = "/v1/volumes/{volume}/export", operation_id = "export_volume", tag = "volumes",
+    params(("volume" = VolumeRef, Path, description = "Its id or name")),
+    responses(
+        (
+            status = 200, body = Vec<u8>, content_type = "application/x-tar",
+            description = "The archive",
+        ),
+        (status = "default", body = ErrorBody, description = "There is no archive"),
+    ),
+    security(("key" = [])),
+)]
+async fn export(
+    _: Runner,
+    State(app): State<Arc<App>>,
+    Chosen(volume): Chosen,
+) -> Result<Response, Failure> {
+    let export = app.engine.export_volume(&volume)?;
+    let body = axum::body::Body::new(Pulled::new(export, next));
+    let kind = HeaderValue::from_static("application/x-tar");
+    let uncached = HeaderValue::from_static("no-store");
+    Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, uncached)], body).into_response())
+}
+
+async fn next(mut export: Export) -> Next<Export, io::Error> {
+    match export.next().await {
+        Ok(piece) => piece.map(|bytes| Ok((Frame::data(bytes), export))),
+        Err(error) => Some(Err(error)),
+    }
 }

@@ -50,6 +50,10 @@ fn needed(method: &str, path: &str) -> Option<Scope> {
         }
         // What is in files is its user's, and who sleeps is woken for it.
         (_, path) if path.contains("/files/") => Some(Scope::Run),
+        // What is on it is theirs who run sandboxes.
+        ("GET", path) if path.starts_with("/v1/volumes/") && path.ends_with("/export") => {
+            Some(Scope::Run)
+        }
         ("GET", path) if path.starts_with("/v1/snapshots/") && path.ends_with("/diff") => {
             Some(Scope::Run)
         }

@@ -96,7 +96,7 @@ from .models import (
 from .network import NetworkBudgets, NetworkPolicy, NetworkSecret, Secret
 from .oversight import Approval, ApprovalWhat, AuditKind, AuditRecord, Decided, RiskyChange
 from .usage import DiskUsage, NetworkUsage, Usage, UsagePage, UsageTotal, Used
-from .volumes import MountedVolume, Volume, VolumeAccess, VolumeMount, VolumeUse
+from .volumes import MountedVolume, Volume, VolumeAccess, VolumeCopy, VolumeMount, VolumeUse
 
 __all__ = [
     "ApiError",
@@ -212,6 +212,7 @@ __all__ = [
     "Used",
     "Volume",
     "VolumeAccess",
+    "VolumeCopy",
     "VolumeMount",
     "VolumeUse",
     "Volumes",

@@ -88,6 +88,7 @@ class AuditKind:
     bytes: int | None = None
     cause: str | None = None
     code: str | None = None
+    copy_of: str | None = None
     count: int | None = None
     exec_id: str | None = None
     exit_code: int | None = None

@@ -45,11 +45,23 @@ class VolumeUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeCopy:
+    """How a volume came of another one, which may be gone: by `subvolume`, `reflink` or `copy`."""
+
+    of: str
+    way: Literal["rename", "subvolume", "reflink", "copy"]
+    copied_bytes: int
+    frozen_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A volume. While a sandbox has it, it is not deleted."""
+    """A volume. While a sandbox has it, it is not deleted. One that is read-only is a snapshot."""
 
     id: str
     name: str
     labels: Mapping[str, str]
     created_at: datetime
     used_by: tuple[VolumeUse, ...]
+    is_read_only: bool = False
+    copied: VolumeCopy | None = None

@@ -314,6 +314,8 @@ export interface components {
         } | {
             /** @description Who made it. */
             by: string;
+            /** @description The one that it is a copy of. */
+            copyOf?: components["schemas"]["VolumeId"];
             /** @enum {string} */
             kind: "volume_created";
             /** @description Its name. */
@@ -843,6 +845,13 @@ export interface components {
         };
         /** @description Asks for a volume. */
         CreateVolume: {
+            /**
+             * @description The volume, by its id or name, whose files it begins with, as they are at one moment: sandboxes
+             *     that write to that one stand still meanwhile. It is empty where nothing is said.
+             */
+            copyOf?: components["schemas"]["VolumeRef"];
+            /** @description Nobody is to write to it, ever: a snapshot, to read and to copy. Only for a copy. */
+            isReadOnly?: boolean;
             /** @description Labels, to find it by. */
             labels?: {
                 [key: string]: string;
@@ -2809,10 +2818,14 @@ export interface components {
         Visibility: "private" | "public";
         /** @description A volume as the API shows it. */
         Volume: {
+            /** @description How it came of another one, if it did. */
+            copied?: components["schemas"]["VolumeCopy"];
             /** @description When it was made. */
             createdAt: components["schemas"]["Timestamp"];
             /** @description Its id. */
             id: components["schemas"]["VolumeId"];
+            /** @description Nobody writes to it, ever: a snapshot. */
+            isReadOnly?: boolean;
             /** @description Labels that its maker gave it. */
             labels: {
                 [key: string]: string;
@@ -2830,6 +2843,23 @@ export interface components {
          * @enum {string}
          */
         VolumeAccess: "read_only" | "writer" | "shared";
+        /** @description How a volume came of another one. */
+        VolumeCopy: {
+            /**
+             * Format: int64
+             * @description Bytes that were copied.
+             */
+            copiedBytes: number;
+            /**
+             * Format: int64
+             * @description How long the sandboxes stood still that write to that one, in microseconds; 0 if none did.
+             */
+            frozenUs: number;
+            /** @description Of which, which may be gone. */
+            of: components["schemas"]["VolumeId"];
+            /** @description How its files came to be: by `subvolume`, `reflink` or `copy`. */
+            way: components["schemas"]["SnapshotWay"];
+        };
         /**
          * @description Names one volume for good.
          * @example vol_0001020304050607abff

@@ -161,7 +161,7 @@ fn how(taken: &Snapshot) -> String {
 }
 
 /// A time for people.
-fn time(us: u64) -> String {
+pub(super) fn time(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} us"),
         1_000..1_000_000 => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),

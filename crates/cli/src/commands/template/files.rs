@@ -4,9 +4,9 @@
 use crate::error::CliError;
 use crate::policy::ignore::IgnoreSet;
 use crate::policy::{PolicyFlags, load};
-use crate::remote::pieces::Pieces;
 use atoll_api::template::FilesDigest;
 use atoll_client::Upload;
+use atoll_engine::pieces::Pieces;
 use atoll_store::pack::{LeftOut, PackError, pack_alike};
 use sha2::{Digest as _, Sha256};
 use std::ffi::OsString;

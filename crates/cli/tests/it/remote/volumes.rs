@@ -52,6 +52,23 @@ fn a_volume_is_made_shown_and_deleted() {
         let refused = ask(project, &["start", "one"]);
         assert_eq!(refused.code(), Some(1), "{}", refused.text());
         said(project, &["delete", "one", "two", "three"]);
+        // A snapshot is a volume that nobody writes to; it can be exported, and copied.
+        let taken = ask(project, &["volume", "snapshot", "data", "monday", "--label", "n=2"]);
+        assert_eq!(taken.code(), Some(0), "{}", taken.text());
+        assert!(taken.stderr().starts_with("atoll: copied by "), "{}", taken.text());
+        let shown = objects(project, &["volume", "show", "monday", "--json"]);
+        assert_eq!(shown[0]["is_read_only"], true);
+        let refused = ask(project, &["create", "four", "--volume", "monday:/data"]);
+        assert!(refused.stderr().contains("read-only for good"), "{}", refused.text());
+        let archive = said(project, &["volume", "export", "monday"]);
+        assert!(archive.starts_with("file\0") && archive.contains("kept\n"), "{archive:.200}");
+        let missing = ask(project, &["volume", "export", "none"]);
+        assert_eq!((missing.code(), missing.stdout().len()), (Some(1), 0), "{}", missing.text());
+        said(project, &["volume", "create", "tuesday", "--copy-of", "monday"]);
+        said(project, &["create", "four", "--volume", "tuesday:/data"]);
+        assert_eq!(sh(project, "four", "echo more >> /data/file; cat /data/file"), "kept\nmore\n");
+        said(project, &["delete", "four"]);
+        said(project, &["volume", "delete", "monday", "tuesday"]);
         said(project, &["volume", "delete", "data"]);
         assert_eq!(said(project, &["volume", "list", "--json"]), "");
     });

@@ -36,7 +36,7 @@ mod volume;
 
 use super::{
     Alive, Backend, BackendError, Capabilities, Differences, Flat, Found, Layer, Processes,
-    Progress, Spec, Taken,
+    Progress, Spec, Taken, VolumeCopied,
 };
 use crate::images::Images;
 use crate::usage::Measured;
@@ -88,6 +88,8 @@ pub struct Container {
     reading: Reading,
     /// What is known of copies that are about to be layers, or to be brought to the disk.
     copies: Mutex<BTreeMap<LayerId, snapshot::Copied>>,
+    /// What was copied ahead of a copy of a volume, by that.
+    volume_copies: Mutex<BTreeMap<VolumeId, volume::Ahead>>,
     /// What a sandbox keeps is a subvolume of btrfs.
     has_subvolumes: bool,
     /// Why the root file system of an image can only be read, if so.
@@ -126,10 +128,12 @@ impl Container {
             trash,
             reading: Reading::default(),
             copies: Mutex::default(),
+            volume_copies: Mutex::default(),
             has_subvolumes,
             writable_root,
         };
         container.clear_layers()?;
+        container.clear_volumes()?;
         flat::clear(&container.places, &container.trash)?;
         container.note_what_is_mounted()?;
         Ok(container)
@@ -398,6 +402,22 @@ impl Backend for Container {
 
     fn create_volume(&self, id: VolumeId) -> Result<(), BackendError> {
         self.make_volume(id)
+    }
+
+    fn copy_volume_ahead(&self, from: VolumeId, to: VolumeId) -> Result<(), BackendError> {
+        self.volume_ahead(from, to)
+    }
+
+    fn copy_volume(&self, from: VolumeId, to: VolumeId) -> Result<VolumeCopied, BackendError> {
+        self.volume_copy(from, to)
+    }
+
+    fn export_volume(&self, id: VolumeId, out: &mut dyn io::Write) -> Result<(), BackendError> {
+        self.pack_volume(id, out)
+    }
+
+    fn sync_volume(&self, id: VolumeId) -> Result<(), BackendError> {
+        self.bring_volume_to_disk(id)
     }
 
     fn remove_volume(&self, id: VolumeId) -> Result<(), BackendError> {

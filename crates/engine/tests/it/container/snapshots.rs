@@ -273,14 +273,14 @@ fn forks_share_neither_names_nor_randomness() {
 }
 
 /// A file system of its own, in a mount table of this thread and of those that it starts.
-struct Disk {
-    place: tempfile::TempDir,
+pub(super) struct Disk {
+    pub(super) place: tempfile::TempDir,
     _image: tempfile::NamedTempFile,
 }
 
 impl Disk {
     /// One of btrfs, where it can be had.
-    fn btrfs() -> Option<Self> {
+    pub(super) fn btrfs() -> Option<Self> {
         let none = || {
             atoll_testkit::skip::skip(
                 "tree-disks",

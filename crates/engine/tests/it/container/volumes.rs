@@ -2,19 +2,32 @@
 //! without power over anything else.
 
 use super::images::{change, image, lacks_writable_root, request};
+use super::snapshots::Disk;
 use super::{Machine, also_as_ordinary, eventually};
 use crate::support::{live, named};
 use atoll_api::error::ErrorCode;
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{CreateSandbox, State};
+use atoll_api::snapshot::SnapshotWay;
 use atoll_api::volume::{CreateVolume, VolumeAccess, VolumeMount};
 use atoll_engine::Engine;
+use atoll_protocol::request::Request;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::process::Command;
 
 async fn make(engine: &Engine, name: &str) -> String {
-    let request = CreateVolume { name: name.parse().unwrap(), labels: [].into() };
+    let request = wanted(name, None);
     engine.create_volume(request, "uid:0".to_owned()).await.unwrap().id.to_string()
+}
+
+fn wanted(name: &str, copy_of: Option<&str>) -> CreateVolume {
+    CreateVolume {
+        name: name.parse().unwrap(),
+        labels: [].into(),
+        is_read_only: copy_of.is_some(),
+        copy_of: copy_of.map(|name| name.parse().unwrap()),
+    }
 }
 
 fn at(path: &str, access: VolumeAccess) -> VolumeMount {
@@ -271,4 +284,128 @@ fn what_the_server_was_not_told_of_goes_at_its_start() {
 
 fn machine_can(engine: &Engine) -> bool {
     engine.tier().1.volumes
+}
+
+/// Two files that are each whole at every moment, and never further apart than one step.
+const STEPS: &str = "cd /data; mkdir -p deep; n=0; while :; do n=$((n+1)); \
+                     echo $n > new; mv new deep/one; echo $n > new; mv new two; done";
+
+async fn a_copy_is_of_one_moment(machine: &Machine, way: &[SnapshotWay]) {
+    let engine = machine.start().await;
+    make(&engine, "data").await;
+    let one = engine.create(with("one", "/data", VolumeAccess::Writer)).await.unwrap().id;
+    sh(
+        machine,
+        one,
+        "cd /data; for n in 1 2 3 4 5; do echo large > file-$n; done; ln file-1 again",
+    );
+    let goes_on = engine.tier().1.pause;
+    let writer = machine.guest(one);
+    if goes_on {
+        drop(writer.ask(&Request::Start(atoll_testkit::guest::sh(STEPS))));
+        let wrote = || sh(machine, one, "cat /data/two").trim().parse::<u64>();
+        eventually("it writes", || wrote().is_ok()).await;
+    } else {
+        sh(machine, one, "mkdir /data/deep; echo 1 > /data/deep/one; echo 1 > /data/two");
+        engine.stop(one).await.unwrap();
+    }
+    for round in 0..3 {
+        let name = format!("copy-{round}");
+        let made = engine.create_volume(wanted(&name, Some("data")), "uid:0".to_owned()).await;
+        let made = made.unwrap();
+        let copied = made.copied.unwrap();
+        assert!(way.contains(&copied.way), "{copied:?}");
+        assert_eq!(copied.frozen_us > 0, goes_on);
+        let mount = VolumeMount {
+            volume: name.parse().unwrap(),
+            path: "/in".to_owned(),
+            access: VolumeAccess::ReadOnly,
+        };
+        let request = CreateSandbox { volumes: vec![mount], ..named(&format!("reader-{round}")) };
+        let reader = engine.create(request).await.unwrap().id;
+        let told = sh(machine, reader, "cat /in/deep/one /in/two; stat -c %U:%h /in/file-1");
+        let lines: Vec<&str> = told.lines().collect();
+        let [first, second, owner] = lines[..] else { panic!("{told}") };
+        let [first, second] = [first, second].map(|text| text.parse::<u64>().unwrap());
+        assert!(first == second || first == second + 1, "{told}");
+        assert_eq!(owner, "user:2");
+        // It stays so, while the original goes on.
+        let again = sh(machine, reader, "cat /in/deep/one /in/two; stat -c %U:%h /in/file-1");
+        assert_eq!(again, told);
+        if goes_on {
+            let later = || sh(machine, one, "cat /data/two").trim().parse::<u64>();
+            eventually("it goes on", || later().is_ok_and(|later| later > second)).await;
+        }
+    }
+    let left = machine.state().join("volumes").read_dir().unwrap().count();
+    assert_eq!(left, 4);
+    engine.shutdown().await;
+}
+
+#[test]
+fn a_snapshot_is_of_one_moment_though_somebody_writes() {
+    also_as_ordinary("volumes::a_snapshot_is_of_one_moment_though_somebody_writes");
+    let machine = Machine::new();
+    if lacks_writable_root(&machine, "volumes") {
+        return;
+    }
+    live(a_copy_is_of_one_moment(&machine, &[SnapshotWay::Copy, SnapshotWay::Reflink]));
+}
+
+#[test]
+fn on_btrfs_a_snapshot_of_a_volume_is_the_file_systems_own() {
+    let Some(disk) = Disk::btrfs() else { return };
+    let machine = Machine::below(disk.place.path());
+    live(a_copy_is_of_one_moment(&machine, &[SnapshotWay::Subvolume]));
+}
+
+#[test]
+fn an_export_has_what_the_volume_holds_and_nothing_that_links_lead_to() {
+    also_as_ordinary("volumes::an_export_has_what_the_volume_holds_and_nothing_that_links_lead_to");
+    let machine = Machine::new();
+    if lacks_writable_root(&machine, "volumes") {
+        return;
+    }
+    let secret = machine.dir.path().join("secret");
+    std::fs::write(&secret, "of the host").unwrap();
+    live(async {
+        let engine = machine.start().await;
+        make(&engine, "data").await;
+        let one = engine.create(with("one", "/data", VolumeAccess::Writer)).await.unwrap().id;
+        let script = format!(
+            "cd /data; mkdir -p a/b; echo kept > a/b/file; chmod 640 a/b/file; ln a/b/file again; \
+             ln -s {0} link; ln -s {1} way; mkfifo pipe; head -c 300000 /dev/zero > large; \
+             n=0; mkdir deep; cd deep; while [ $n -lt 1500 ]; do mkdir d; cd d; n=$((n+1)); done",
+            secret.display(),
+            machine.dir.path().display(),
+        );
+        sh(&machine, one, &script);
+        assert!(engine.export_volume(&"data".parse().unwrap()).is_err());
+        engine.stop(one).await.unwrap();
+        let path = machine.dir.path().join("data.tar");
+        let mut file = std::fs::File::create(&path).unwrap();
+        let mut export = engine.export_volume(&"data".parse().unwrap()).unwrap();
+        while let Some(piece) = export.next().await.unwrap() {
+            std::io::Write::write_all(&mut file, &piece).unwrap();
+        }
+        let tar = |arguments: &[&str]| {
+            let ran = Command::new("tar").args(arguments).arg("-f").arg(&path).output().unwrap();
+            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+            String::from_utf8(ran.stdout).unwrap()
+        };
+        let names = tar(&["-t"]);
+        for name in ["a/b/file", "again", "link", "way", "large"] {
+            assert!(names.lines().any(|line| line == name), "{name}: {names:.500}");
+        }
+        assert!(!names.contains("secret") && !names.contains("pipe"), "{names:.500}");
+        assert_eq!(names.lines().filter(|line| line.starts_with("deep/d")).count(), 1500);
+        assert!(tar(&["-tv"]).lines().any(|line| line.contains(" link -> ")));
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(!bytes.windows(11).any(|window| window == b"of the host"));
+        let out = machine.dir.path().join("out");
+        std::fs::create_dir(&out).unwrap();
+        tar(&["-x", "-C", out.to_str().unwrap(), "a/b/file"]);
+        assert_eq!(std::fs::read_to_string(out.join("a/b/file")).unwrap(), "kept\n");
+        engine.shutdown().await;
+    });
 }

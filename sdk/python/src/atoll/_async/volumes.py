@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+import httpx
+
 from .._wire import body, decode, query, segment
 from ..volumes import Volume
 from .connection import AsyncConnection
+from .snapshots import LONG_SECONDS
 
 
 class AsyncVolumes:
@@ -16,9 +19,20 @@ class AsyncVolumes:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def create(self, name: str, *, labels: Mapping[str, str] | None = None) -> Volume:
-        """Makes an empty volume."""
-        response = await self._connection.request("POST", "/v1/volumes", body=body(name=name, labels=labels))
+    async def create(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        copy_of: str | None = None,
+        is_read_only: bool | None = None,
+    ) -> Volume:
+        """Makes a volume: empty, or a copy of another one as that is at one moment, while who writes to it stands still.
+
+        A copy that is read-only is a snapshot: nobody ever writes to it.
+        """
+        request = body(name=name, labels=labels, copy_of=copy_of, is_read_only=is_read_only)
+        response = await self._connection.request("POST", "/v1/volumes", body=request, wait_seconds=LONG_SECONDS)
         return decode(Volume, response.json())
 
     async def list(
@@ -40,6 +54,19 @@ class AsyncVolumes:
         """The volume of this id or name."""
         response = await self._connection.request("GET", f"/v1/volumes/{segment(volume)}")
         return decode(Volume, response.json())
+
+    async def export(self, volume: str) -> AsyncIterator[bytes]:
+        """Iterates what a volume holds as a tar archive, with flat memory. Nobody may write to it meanwhile.
+
+        Where a sandbox writes, take a snapshot and export that.
+        """
+        try:
+            async with self._connection.stream(f"/v1/volumes/{segment(volume)}/export", query=query()) as response:
+                async for piece in response.aiter_raw():
+                    yield piece
+        except httpx.TransportError as cause:
+            # It is another archive the next time.
+            raise self._connection.failure(cause) from cause
 
     async def delete(self, volume: str) -> None:
         """Deletes a volume with all that it holds. One that a sandbox has, be that stopped, stays."""

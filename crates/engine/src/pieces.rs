@@ -1,25 +1,27 @@
-//! What a thread writes, as the pieces of an upload.
+//! What a thread writes, as the pieces of something that is sent.
 
 use bytes::Bytes;
 use std::io::{self, Write};
 use tokio::sync::mpsc::Sender;
 
 /// Bytes that are sent at once.
-pub(crate) const PIECE_BYTES: usize = 64 * 1024;
+pub const PIECE_BYTES: usize = 64 * 1024;
 
 /// Sends what is written, piece by piece; the rest of it when it is flushed.
-pub(crate) struct Pieces {
+#[derive(Debug)]
+pub struct Pieces {
     sender: Sender<io::Result<Bytes>>,
     buffer: Vec<u8>,
 }
 
 impl Pieces {
-    pub(crate) fn new(sender: Sender<io::Result<Bytes>>) -> Self {
+    /// One that sends to whoever receives it.
+    pub fn new(sender: Sender<io::Result<Bytes>>) -> Self {
         Self { sender, buffer: Vec::with_capacity(PIECE_BYTES) }
     }
 
-    /// Ends the upload so that it does not look whole.
-    pub(crate) fn break_off(&self, error: io::Error) {
+    /// Ends it so that it does not look whole.
+    pub fn break_off(&self, error: io::Error) {
         // Nobody may wait for it any more.
         self.sender.blocking_send(Err(error)).unwrap_or_default();
     }
