@@ -1,6 +1,7 @@
-//! Layers, images, trees of files, the changes of a review workspace, and secrets.
+//! Layers, images, trees of files, the changes of a review workspace, secrets, and what is in archives.
 
 pub mod apply;
+pub mod archive;
 pub mod catalog;
 pub mod changes;
 pub mod digest;

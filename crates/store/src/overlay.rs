@@ -118,6 +118,11 @@ pub(crate) fn redirect(format: Format, to: OsString) -> (OsString, Vec<u8>) {
     (format.name("redirect"), to.into_vec())
 }
 
+/// Whether the kernel would follow this redirect, which then stays within the lower.
+pub(crate) fn leads_on(format: Format, to: &OsStr) -> bool {
+    parse_redirect(format, to.as_bytes().to_vec()) != Below::Forged
+}
+
 /// Marks a directory as hiding whatever the lower has there, which also ends its
 /// redirect.
 pub(crate) fn set_opaque(format: Format, dir: impl AsFd) -> Result<()> {

@@ -28,15 +28,7 @@ pub(super) struct Key {
 impl Key {
     /// Reads the key in `path`, if it is there.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, SecretError> {
-        let Some(file) = private::open_private(path)? else { return Ok(None) };
-        // One byte more than there may be.
-        let mut text = Zeroizing::new(Vec::with_capacity(2 * KEY_BYTES + 2));
-        file.take(2 * KEY_BYTES as u64 + 2)
-            .read_to_end(&mut text)
-            .map_err(|source| SecretError::File { step: "read", path: path.to_owned(), source })?;
-        let digits = text.strip_suffix(b"\n").and_then(from_hex);
-        let bytes = digits.map(Zeroizing::new).filter(|bytes| bytes.len() == KEY_BYTES);
-        let bytes = bytes.ok_or_else(|| SecretError::KeyDamaged { path: path.to_owned() })?;
+        let Some(bytes) = read_bytes(path)? else { return Ok(None) };
         Self::of(&bytes).map(Some)
     }
 
@@ -98,6 +90,19 @@ impl Key {
     pub(super) fn is_whole(&self, bytes: &[u8], tag: &[u8]) -> bool {
         hmac::verify(&self.whole, bytes, tag).is_ok()
     }
+}
+
+/// The bytes of the key in `path`, if it is there.
+pub(crate) fn read_bytes(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, SecretError> {
+    let Some(file) = private::open_private(path)? else { return Ok(None) };
+    // One byte more than there may be.
+    let mut text = Zeroizing::new(Vec::with_capacity(2 * KEY_BYTES + 2));
+    file.take(2 * KEY_BYTES as u64 + 2)
+        .read_to_end(&mut text)
+        .map_err(|source| SecretError::File { step: "read", path: path.to_owned(), source })?;
+    let digits = text.strip_suffix(b"\n").and_then(from_hex);
+    let bytes = digits.map(Zeroizing::new).filter(|bytes| bytes.len() == KEY_BYTES);
+    bytes.ok_or_else(|| SecretError::KeyDamaged { path: path.to_owned() }).map(Some)
 }
 
 fn derive(root: &Prk, what: &str) -> Result<Zeroizing<[u8; KEY_BYTES]>, SecretError> {

@@ -18,6 +18,7 @@ mod private;
 use crate::disk::{Step, lock_at, replace};
 use file::{Read, Sealed};
 use key::Key;
+pub(crate) use key::read_bytes as read_key;
 use std::fmt;
 use std::fs::File;
 use std::io;

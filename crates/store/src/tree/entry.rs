@@ -196,13 +196,13 @@ pub(super) fn at(step: Step) -> impl Fn(Errno) -> (Step, Errno) {
 }
 
 /// Whether we can, and have to, widen a mode to get past it.
-pub(super) fn may_open_up(stamp: &Stamp) -> bool {
+pub(crate) fn may_open_up(stamp: &Stamp) -> bool {
     let user = rustix::process::geteuid();
     !user.is_root() && user.as_raw() == stamp.uid
 }
 
 /// Opens for reading without moving the access time, where we may.
-pub(super) fn open_quietly(
+pub(crate) fn open_quietly(
     dir: BorrowedFd<'_>,
     path: &Path,
     flags: OFlags,

@@ -25,6 +25,7 @@ mod subvolume;
 
 pub use compare::{Bounds, Changed, CompareError, Compared, Difference, Side, compare};
 pub use copy::{Copied, CopyError, Previous, Step, copy, copy_ahead};
+pub(crate) use entry::{may_open_up, open_quietly};
 pub use flatten::{FlattenError, Flattened, flatten};
 pub use index::Index;
 pub use measure::{MeasureError, Measured, measure};
@@ -51,7 +52,7 @@ pub fn sync(tree: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Opens the directory above one that was come from; nothing where that has become
 /// another one, which it does when somebody moves directories.
-fn up(dir: BorrowedFd<'_>, id: (u64, u64)) -> rustix::io::Result<Option<OwnedFd>> {
+pub(crate) fn up(dir: BorrowedFd<'_>, id: (u64, u64)) -> rustix::io::Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let above = rustix::fs::openat(dir, "..", flags, Mode::empty())?;
     Ok((beneath::stamp(&above)?.id() == id).then_some(above))
