@@ -3,7 +3,7 @@
 
 use crate::approval::{ApprovalStatus, GrantScope};
 use crate::exec::{EndCause, User};
-use crate::id::{ApprovalId, ExecId, SandboxId, SnapshotId, VolumeId};
+use crate::id::{ApprovalId, ArchiveId, ExecId, SandboxId, SnapshotId, VolumeId};
 use crate::name::SandboxName;
 use crate::secret::SecretName;
 use crate::time::Timestamp;
@@ -88,6 +88,25 @@ pub enum AuditKind {
         snapshot_id: SnapshotId,
         /// Who or what wanted it, as in `request` or `delete_after_ms`.
         reason: String,
+    },
+    /// A snapshot was put into object storage.
+    SnapshotArchived {
+        /// Which.
+        snapshot_id: SnapshotId,
+        /// What came of it.
+        archive_id: ArchiveId,
+    },
+    /// An archive was deleted.
+    ArchiveDeleted {
+        /// Which.
+        archive_id: ArchiveId,
+    },
+    /// A snapshot was made of an archive.
+    ArchiveRestored {
+        /// Which.
+        archive_id: ArchiveId,
+        /// What came of it.
+        snapshot_id: SnapshotId,
     },
     /// A sandbox was put back to a snapshot.
     SandboxRestored {
@@ -270,6 +289,9 @@ impl AuditKind {
             Self::SandboxDeleted { .. } => "sandbox_deleted",
             Self::SnapshotTaken { .. } => "snapshot_taken",
             Self::SnapshotDeleted { .. } => "snapshot_deleted",
+            Self::SnapshotArchived { .. } => "snapshot_archived",
+            Self::ArchiveDeleted { .. } => "archive_deleted",
+            Self::ArchiveRestored { .. } => "archive_restored",
             Self::SandboxRestored { .. } => "sandbox_restored",
             Self::VolumeCreated { .. } => "volume_created",
             Self::VolumeDeleted { .. } => "volume_deleted",

@@ -91,6 +91,7 @@ id!(SnapshotId, "snp_", "a snapshot", "Names one snapshot for good.");
 id!(BuildId, "bld_", "a build", "Names one build of a template for good.");
 id!(VolumeId, "vol_", "a volume", "Names one volume for good.");
 id!(LayerId, "lay_", "a layer", "Names one layer of files on a host.");
+id!(ArchiveId, "arc_", "an archive", "Names one archive for good.");
 id!(ExecId, "exe_", "an exec", "Names one command that was started in a sandbox.");
 
 /// Reads exactly `N` bytes, in lower case only, so that an id has one spelling.

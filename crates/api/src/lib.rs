@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod approval;
+pub mod archive;
 pub mod audit;
 pub mod denial;
 pub mod error;

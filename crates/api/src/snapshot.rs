@@ -35,6 +35,8 @@ pub enum SnapshotWay {
     /// Files that had changed since the snapshot before were copied, the others are the same;
     /// the sandbox stood still meanwhile.
     Copy,
+    /// They came from an archive.
+    Archive,
 }
 
 impl SnapshotWay {
@@ -45,6 +47,7 @@ impl SnapshotWay {
             Self::Subvolume => "subvolume",
             Self::Reflink => "reflink",
             Self::Copy => "copy",
+            Self::Archive => "archive",
         }
     }
 }

@@ -39,9 +39,14 @@ variables! {
     ATOLL_STATE: "the state directory of `atoll serve` and of secrets, where --state names none. Only an absolute path counts";
     ATOLL_START_SERVER: "1 has commands start a private server if none runs, as --start-server does";
     SSL_CERT_FILE: "certificates of the authorities by which hosts are known that sandboxes reach, and which programs inside trust as well; else the system's own";
-    HTTPS_PROXY: "the proxy by which `atoll serve` reaches registries of images, as http://HOST:PORT or socks5://HOST:PORT";
-    HTTP_PROXY: "the same for registries that are spoken to without TLS";
+    HTTPS_PROXY: "the proxy by which `atoll serve` reaches registries of images and stores of archives, as http://HOST:PORT or socks5://HOST:PORT";
+    HTTP_PROXY: "the same for those that are spoken to without TLS";
     NO_PROXY: "hosts that `atoll serve` reaches without these proxies, with commas between; a name stands for all below it";
+    AWS_ACCESS_KEY_ID: "who `atoll serve` is to a store of archives that speaks S3";
+    AWS_SECRET_ACCESS_KEY: "what proves that";
+    AWS_SESSION_TOKEN: "what goes along with credentials that are valid for a while";
+    AWS_REGION: "where the bucket of archives is; else us-east-1";
+    AWS_DEFAULT_REGION: "the same, where AWS_REGION is not set";
     TERM: "what `atoll exec -t` and `atoll shell` tell the command about the terminal; `atoll run` asks without any sequences where it is `dumb`";
     NOTIFY_SOCKET: "whom `atoll serve` tells that it is ready, as systemd asks for";
     PATH: "where `atoll doctor` looks for runsc and criu";

@@ -15,6 +15,7 @@
 #![warn(missing_docs)]
 
 pub mod approvals;
+mod archives;
 pub mod attach;
 pub mod audit;
 mod body;

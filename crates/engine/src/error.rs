@@ -375,7 +375,7 @@ fn shutting_down(error: &dyn std::error::Error) -> ApiError {
 
 /// The text of an error of the host goes to the log; a disk that is full is the
 /// caller's business too.
-fn of_backend(error: &dyn std::error::Error, source: &BackendError) -> ApiError {
+pub(crate) fn of_backend(error: &dyn std::error::Error, source: &BackendError) -> ApiError {
     match source {
         BackendError::NotFound { .. } => {
             plain(ErrorCode::Lost, error, "the host has lost it: look at its state, or delete it")

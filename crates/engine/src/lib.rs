@@ -11,6 +11,7 @@
 //! | who changes a sandbox, and how | `owner` |
 //! | what a person has to decide | [`approvals`] |
 //! | which images there are, and how they come here | [`images`] |
+//! | what is in object storage | [`archives`] |
 //! | what is secret | [`secrets`] |
 //! | what can be gone back to | [`snapshots`] |
 //! | how templates are built, and which there are | [`templates`] |
@@ -24,6 +25,7 @@
 //! What makes a sandbox is behind [`backend::Backend`]; this crate makes none.
 
 pub mod approvals;
+pub mod archives;
 pub mod audit;
 pub mod backend;
 pub mod clock;
@@ -55,6 +57,6 @@ pub mod volumes;
 mod workspace;
 
 pub use config::Config;
-pub use engine::{Beside, Engine, FORKS_AT_ONCE, Got};
+pub use engine::{Beside, Engine, FORKS_AT_ONCE, Got, Outward};
 pub use inside::{Inside, Wake};
 pub use workspace::Archive;

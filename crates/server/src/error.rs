@@ -6,6 +6,7 @@
 use atoll_api::error::{ApiError, ErrorBody, ErrorCode, ErrorDetails, Retry, TookEffect};
 use atoll_api::key::Scope;
 use atoll_api::sandbox::InvalidRequest;
+use atoll_engine::archives::ArchiveError;
 use atoll_engine::error::{
     CreateError, OperationError, SnapshotError, VolumeError, chain, invalid, of_records,
 };
@@ -126,6 +127,12 @@ impl From<SnapshotError> for Failure {
 
 impl From<VolumeError> for Failure {
     fn from(error: VolumeError) -> Self {
+        Self::of(error.to_api(), &error)
+    }
+}
+
+impl From<ArchiveError> for Failure {
+    fn from(error: ArchiveError) -> Self {
         Self::of(error.to_api(), &error)
     }
 }

@@ -5,6 +5,7 @@ pub mod guest;
 pub mod image;
 pub mod internet;
 pub mod liar;
+pub mod object_store;
 pub mod picture;
 pub mod process;
 pub mod proxy;

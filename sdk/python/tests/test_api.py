@@ -42,6 +42,11 @@ LEFT_OUT = {
     "list_templates": "likewise",
     "get_template": "likewise",
     "delete_template": "likewise",
+    "archive_snapshot": "archives are kept by `atoll archive`",
+    "list_archives": "likewise",
+    "get_archive": "likewise",
+    "restore_archive": "likewise",
+    "delete_archive": "likewise",
 }
 """Operations without a verb."""
 

@@ -44,6 +44,11 @@ const LEFT_OUT = {
   list_templates: "likewise",
   get_template: "likewise",
   delete_template: "likewise",
+  archive_snapshot: "archives are kept by `atoll archive`",
+  list_archives: "likewise",
+  get_archive: "likewise",
+  restore_archive: "likewise",
+  delete_archive: "likewise",
 };
 
 /** What requests may have and the SDK never says. */

@@ -3,6 +3,7 @@
 mod act;
 mod apply;
 mod approvals;
+mod archive;
 mod completions;
 mod cp;
 mod create;
@@ -60,6 +61,7 @@ pub(crate) enum Command {
     Wait(wait::Args),
     Expose(expose::Args),
     Snapshot(snapshot::Args),
+    Archive(archive::Args),
     Fork(Box<fork::Args>),
     Restore(restore::Args),
     /// Let sandboxes run that were stopped
@@ -108,6 +110,7 @@ impl Command {
             Self::Wait(args) => wait::run(args),
             Self::Expose(args) => expose::run(args),
             Self::Snapshot(args) => snapshot::run(args),
+            Self::Archive(args) => archive::run(args),
             Self::Fork(args) => fork::run(*args),
             Self::Restore(args) => restore::run(args),
             Self::Start(args) | Self::Resume(args) => act::run(args, Verb::Act(Action::Resume)),

@@ -5,6 +5,7 @@ use crate::error::CliError;
 use crate::serve::{self, DnsName, Format, Level};
 use crate::status::Status;
 use atoll_api::policy::{Bytes, UpstreamProxy};
+use atoll_engine::archives::Place;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -60,7 +61,44 @@ pub(crate) struct Args {
     #[command(flatten)]
     images: Images,
     #[command(flatten)]
+    archives: Archives,
+    #[command(flatten)]
     previews: Previews,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Archives")]
+struct Archives {
+    /// Where snapshots are archived: file:///PATH, or s3://BUCKET/PREFIX
+    ///
+    /// Who we are to a bucket is said by AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, if there is
+    /// one, AWS_SESSION_TOKEN; where it is by AWS_REGION. They are no arguments, since those can be
+    /// seen by every user of the machine.
+    #[arg(long, value_name = "URL")]
+    archive: Option<Place>,
+    /// A store that speaks S3 and is not Amazon's, as in https://minio.example:9000
+    #[arg(long, value_name = "URL", requires = "archive", value_parser = endpoint)]
+    archive_endpoint: Option<String>,
+    /// File with the key that archives are encrypted by: 64 hexadecimal digits, for its owner's eyes
+    /// alone
+    ///
+    /// Whoever loses it loses all archives that were made with it.
+    #[arg(long, value_name = "FILE", requires = "archive")]
+    archive_key_file: Option<PathBuf>,
+}
+
+/// The address of a store.
+fn endpoint(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let is_host = rest.is_some_and(|rest| {
+        let host = rest.trim_end_matches('/');
+        !host.is_empty() && !host.contains(['/', '@', '?', '#'])
+    });
+    if is_host {
+        Ok(text.to_owned())
+    } else {
+        Err("write https://HOST or https://HOST:PORT".to_owned())
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -113,7 +151,8 @@ fn proxy(flag: Option<OsString>) -> Result<Option<UpstreamProxy>, CliError> {
 
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     let Args { state, socket, listen, print_key, sandboxes_max, upstream_proxy, .. } = args;
-    let Args { server_name, images, previews, log_format, log_level, detached, .. } = args;
+    let Args { server_name, images, archives, previews, log_format, log_level, detached, .. } =
+        args;
     if detached {
         // One that leads a session already has none to leave.
         rustix::process::setsid().ok();
@@ -136,6 +175,11 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
             logins: images.registry_config,
             bytes_max: images.images_max.map(|size| size.0),
             free_bytes: images.images_leave.map(|size| size.0),
+        },
+        archives: serve::archives::Wanted {
+            place: archives.archive,
+            key_file: archives.archive_key_file,
+            endpoint: archives.archive_endpoint,
         },
         log_format,
         log_level,

@@ -17,8 +17,8 @@ pub(crate) struct Wanted {
     pub(crate) free_bytes: Option<u64>,
 }
 
-/// Opens the images.
-pub(super) fn open(places: &Places, wanted: Wanted) -> Result<Images, CliError> {
+/// How what is outside of this machine is reached.
+pub(super) fn outside(logins: Option<PathBuf>) -> Result<Outside, CliError> {
     host::resolver()?;
     let text = |variable: Variable| {
         variable.get().map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
@@ -29,13 +29,18 @@ pub(super) fn open(places: &Places, wanted: Wanted) -> Result<Images, CliError> 
         CliError::new("HTTPS_PROXY or HTTP_PROXY is no address of a proxy")
             .hint("write http://HOST:PORT or socks5://HOST:PORT")
     })?;
-    let outside = Outside {
+    Ok(Outside {
         roots: Box::new(host::roots),
         // It was understood a moment ago, and the environment is as it was.
         resolver: Box::new(|| host::resolver().unwrap_or_default()),
         proxies,
-        logins: wanted.logins,
-    };
+        logins,
+    })
+}
+
+/// Opens the images.
+pub(super) fn open(places: &Places, wanted: Wanted) -> Result<Images, CliError> {
+    let outside = outside(wanted.logins)?;
     let usual = Quota::default();
     let quota = Quota {
         free_bytes: wanted.free_bytes.unwrap_or(usual.free_bytes),

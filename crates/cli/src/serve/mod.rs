@@ -5,6 +5,7 @@
 //! | where things are | [`places`] |
 //! | how the unix socket is taken and given back | [`socket`] |
 //! | which images there are | [`images`] |
+//! | where snapshots are archived | [`archives`] |
 //! | how many sandboxes and connections there may be | [`capacity`] |
 //! | what is logged | [`log`] |
 //! | by which names it is asked | [`name`] |
@@ -14,6 +15,7 @@
 //! Only what is below [`run`] knows an async runtime, and it is made after everything
 //! that a process with one thread has to do.
 
+pub(crate) mod archives;
 mod capacity;
 mod end;
 mod first_key;
@@ -28,10 +30,11 @@ pub(crate) mod spawner;
 use crate::error::CliError;
 use crate::status::Status;
 use atoll_api::policy::UpstreamProxy;
+use atoll_engine::archives::Archives;
 use atoll_engine::backend::Container;
 use atoll_engine::clock::SystemClock;
 use atoll_engine::images::Images;
-use atoll_engine::{Config, Engine};
+use atoll_engine::{Config, Engine, Outward};
 use atoll_server::{KeyStore, Parts, Previews, Server};
 use capacity::Capacity;
 use end::Signals;
@@ -63,6 +66,7 @@ pub(crate) struct Wanted {
     /// What the gateway goes through.
     pub(crate) proxy: Option<UpstreamProxy>,
     pub(crate) images: images::Wanted,
+    pub(crate) archives: archives::Wanted,
     pub(crate) log_format: Format,
     pub(crate) log_level: Level,
 }
@@ -103,6 +107,7 @@ pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
                 .because(error)
         })?
         .trusting(crate::env::SSL_CERT_FILE.path());
+    let archives = archives::open(&places, wanted.archives)?;
     let images = images::open(&places, wanted.images)?;
     let backend = backend.with_images(images.clone());
     capacity::without_core();
@@ -122,6 +127,7 @@ pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
     let served = runtime.block_on(serve(Prepared {
         backend,
         images,
+        archives,
         capacity,
         keys,
         places: &places,
@@ -164,6 +170,7 @@ fn bind(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, CliError> {
 struct Prepared<'a> {
     backend: Container,
     images: Images,
+    archives: Option<Archives>,
     capacity: Capacity,
     keys: KeyStore,
     places: &'a Places,
@@ -178,7 +185,7 @@ struct Prepared<'a> {
 
 async fn serve(prepared: Prepared<'_>) -> Result<Status, CliError> {
     let Prepared { backend, capacity, keys, places, unix, tcp, .. } = prepared;
-    let Prepared { previews_tcp, previews, names, proxy, signals, images, .. } = prepared;
+    let Prepared { previews_tcp, previews, names, proxy, signals, images, archives, .. } = prepared;
     let clock = Arc::new(SystemClock);
     if let Some(proxy) = &proxy {
         // Without its login.
@@ -191,7 +198,7 @@ async fn serve(prepared: Prepared<'_>) -> Result<Status, CliError> {
         Arc::new(backend),
         clock.clone(),
         places.records(),
-        Some(gateway),
+        Outward { gateway: Some(gateway), archives },
     )
     .await
     .map_err(|error| {

@@ -5,8 +5,8 @@
 //! a [`Moment`] until it is let go, and can ask what was left behind.
 
 use super::{
-    Alive, Backend, BackendError, Capabilities, Differences, Flat, Found, Layer, Processes,
-    Progress, Spec, Taken, VolumeCopied, VolumePlace,
+    Alive, Backend, BackendError, Capabilities, Differences, Fill, Flat, Found, Layer, Processes,
+    Progress, Show, Spec, Taken, VolumeCopied, VolumePlace,
 };
 use crate::usage::Measured;
 use atoll_api::id::{LayerId, SandboxId, VolumeId};
@@ -15,12 +15,16 @@ use atoll_api::snapshot::SnapshotWay;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, PipeWriter, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
+mod archives;
 mod depth;
 mod files;
+mod gate;
+
+pub use gate::Gate;
 
 /// The calls of [`Backend`] that change something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,11 +61,17 @@ pub enum Call {
     CopyVolume,
     /// [`Backend::export_volume`].
     ExportVolume,
+    /// [`Backend::show_chain`].
+    Show,
+    /// [`Backend::stage_chain`].
+    Stage,
+    /// [`Backend::place_chain`].
+    Place,
 }
 
 impl Call {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::Create,
         Self::Start,
         Self::Adopt,
@@ -78,6 +88,9 @@ impl Call {
         Self::RemoveVolume,
         Self::CopyVolume,
         Self::ExportVolume,
+        Self::Show,
+        Self::Stage,
+        Self::Place,
     ];
 }
 
@@ -103,57 +116,6 @@ enum Fault {
     Hold(Arc<Gate>),
 }
 
-/// Holds calls at one moment until it is opened.
-#[derive(Debug)]
-pub struct Gate {
-    is_open: Mutex<Option<Opening>>,
-    opened: Condvar,
-    arrivals: watch::Sender<usize>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Opening {
-    GoOn,
-    /// The server that called is gone: nothing that it was about to do happens.
-    CallerIsGone,
-}
-
-impl Gate {
-    fn new() -> Self {
-        Self { is_open: Mutex::new(None), opened: Condvar::new(), arrivals: watch::Sender::new(0) }
-    }
-
-    /// Waits until `count` calls have come here.
-    pub async fn reached(&self, count: usize) {
-        let mut arrivals = self.arrivals.subscribe();
-        arrivals.wait_for(|&arrived| arrived >= count).await.expect("the gate is borrowed");
-    }
-
-    /// Lets every call go on, those that are held and later ones.
-    pub fn open(&self) {
-        self.set(Opening::GoOn);
-    }
-
-    /// Ends the calls that are held as the death of their caller would.
-    pub fn caller_is_gone(&self) {
-        self.set(Opening::CallerIsGone);
-    }
-
-    fn set(&self, opening: Opening) {
-        *lock(&self.is_open) = Some(opening);
-        self.opened.notify_all();
-    }
-
-    fn pass(&self) -> Result<(), BackendError> {
-        self.arrivals.send_modify(|arrived| *arrived += 1);
-        let is_open = self.opened.wait_while(lock(&self.is_open), |opening| opening.is_none());
-        match *is_open.unwrap_or_else(PoisonError::into_inner) {
-            Some(Opening::CallerIsGone) => Err(BackendError::Cancelled),
-            Some(Opening::GoOn) | None => Ok(()),
-        }
-    }
-}
-
 /// A machine in memory, with everything that sandboxes leave on it.
 #[derive(Default)]
 pub struct Host {
@@ -166,6 +128,8 @@ pub struct Host {
 struct HostState {
     sandboxes: BTreeMap<SandboxId, Parts>,
     layers: BTreeMap<LayerId, Kept>,
+    /// What is to be layers.
+    staged: BTreeMap<LayerId, Kept>,
     /// What shows the same as a layer with all below it.
     flats: BTreeMap<LayerId, LayerId>,
     faults: Vec<(Call, Moment, Fault)>,
@@ -692,6 +656,24 @@ impl Backend for Fake {
         let found = files::differences(&before, &shown(after)?, most);
         self.host.at(Call::Diff, Moment::After)?;
         Ok(found)
+    }
+
+    fn show_chain(&self, layer: LayerId, show: Show<'_>) -> Result<Option<String>, BackendError> {
+        self.show(layer, show).map(|()| None)
+    }
+
+    fn stage_chain(
+        &self,
+        layers: &[LayerId],
+        _image: (&str, Option<&str>),
+        fill: Fill<'_>,
+        progress: &Progress,
+    ) -> Result<(), BackendError> {
+        self.stage(layers, fill, progress)
+    }
+
+    fn place_chain(&self, layers: &[LayerId]) -> Result<(), BackendError> {
+        self.place(layers)
     }
 
     fn measure(&self, id: SandboxId) -> Result<Measured, BackendError> {

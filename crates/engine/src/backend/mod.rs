@@ -20,6 +20,7 @@ use atoll_api::id::{LayerId, SandboxId, VolumeId};
 use atoll_api::image::ImagePull;
 use atoll_api::sandbox::{Env, Limits, Tier};
 use atoll_api::snapshot::{DiffEntry, SnapshotWay, Uncompared};
+use atoll_store::archive::{Destination, Source};
 use atoll_store::secret::Value;
 use atoll_sys::capture::Listeners;
 use std::collections::BTreeSet;
@@ -269,6 +270,12 @@ pub(crate) fn unsent(source: io::Error) -> BackendError {
     BackendError::Call { step: "send the archive", source }
 }
 
+/// Who is shown a layer.
+pub type Show<'s> = &'s mut dyn FnMut(LayerId, &Source<'_>) -> Result<(), BackendError>;
+
+/// Who fills the layer of that number.
+pub type Fill<'f> = &'f mut dyn FnMut(usize, &Destination<'_>) -> Result<(), BackendError>;
+
 /// Makes sandboxes of one tier on this host, and takes them away.
 ///
 /// Calls about one sandbox come one after the other, except that [`Backend::kill`]
@@ -440,6 +447,33 @@ pub trait Backend: Send + Sync + 'static {
         most: usize,
         progress: &Progress,
     ) -> Result<Differences, BackendError>;
+
+    /// Shows a layer and all that are below it, the lowest first, to who packs them; none goes away
+    /// meanwhile. Gives which image is below, if it has a digest. It may come beside any other call.
+    ///
+    /// # Errors
+    /// If `show` fails, or they are not all there.
+    fn show_chain(&self, layer: LayerId, show: Show<'_>) -> Result<Option<String>, BackendError>;
+
+    /// Makes layers that are nobody's yet, each above the one before it, the lowest first, over an
+    /// image that is called `image` and has that digest if it has one. `fill` puts the files of each
+    /// into a directory. It may come beside any other call.
+    ///
+    /// # Errors
+    /// If `fill` fails, or the image is not to be had. Nothing is left then.
+    fn stage_chain(
+        &self,
+        layers: &[LayerId],
+        image: (&str, Option<&str>),
+        fill: Fill<'_>,
+        progress: &Progress,
+    ) -> Result<(), BackendError>;
+
+    /// Makes what [`Self::stage_chain`] made layers like all others; they are on the disk then.
+    ///
+    /// # Errors
+    /// The last of them is not there then, so that nothing is above the others.
+    fn place_chain(&self, layers: &[LayerId]) -> Result<(), BackendError>;
 
     /// What its processes have used since they were started, also if they have ended since; what
     /// this host does not count is not there.

@@ -14,8 +14,10 @@ mod volume;
 pub use create::{Beside, Got};
 pub(crate) use create::{ForBuild, network_can_be};
 pub use snapshot::FORKS_AT_ONCE;
+pub use start::Outward;
 
 use crate::approvals::Approvals;
+use crate::archives::Archives;
 use crate::audit::{Audit, AuditError, Filter, Page};
 use crate::backend::{Backend, Capabilities};
 use crate::clock::Clock;
@@ -79,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) snapshots: Snapshots,
     pub(crate) templates: Templates,
     pub(crate) volumes: Volumes,
+    /// Where snapshots are archived, if the server has a place for that.
+    pub(crate) archives: Option<Arc<Archives>>,
     /// Names that have addresses in them.
     pub(crate) names: Kept,
     /// Turns true when the engine shuts down.
@@ -446,7 +450,7 @@ impl Engine {
     }
 
     /// Runs a task that ends with the engine.
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that have ended are let go of, so that their number does not grow.
         while tasks.try_join_next().is_some() {}

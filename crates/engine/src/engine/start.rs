@@ -2,6 +2,7 @@
 
 use super::{Engine, Shared};
 use crate::approvals::{Approvals, Keeper};
+use crate::archives::{self, Archives};
 use crate::audit::Audit;
 use crate::backend::{Alive, Backend, BackendError};
 use crate::clock::Clock;
@@ -35,6 +36,15 @@ const SYNC_AFTER: Duration = Duration::from_secs(1);
 /// How long to wait before a removal that failed is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 
+/// What leads out of this machine.
+#[derive(Default)]
+pub struct Outward {
+    /// The gateway, without which no sandbox has a network.
+    pub gateway: Option<Program>,
+    /// Where snapshots are archived.
+    pub archives: Option<Archives>,
+}
+
 impl Engine {
     /// Starts on the records in `path`, which are made if there are none. Secrets are beside them, and
     /// the audit log.
@@ -53,10 +63,10 @@ impl Engine {
         clock: Arc<dyn Clock>,
         path: PathBuf,
     ) -> Result<Self, StartError> {
-        Self::start_with(config, backend, clock, path, None).await
+        Self::start_with(config, backend, clock, path, Outward::default()).await
     }
 
-    /// The same with a gateway, without which no sandbox has a network.
+    /// The same with ways out of this machine.
     ///
     /// # Errors
     /// The same; where the gateway cannot be started, sandboxes wait for it.
@@ -65,8 +75,9 @@ impl Engine {
         backend: Arc<dyn Backend>,
         clock: Arc<dyn Clock>,
         path: PathBuf,
-        gateway: Option<Program>,
+        outward: Outward,
     ) -> Result<Self, StartError> {
+        let Outward { gateway, archives } = outward;
         let host = backend.clone();
         let (host_clock, begun_at) = (clock.clone(), clock.now());
         let beside = path.parent().unwrap_or(Path::new(".")).to_owned();
@@ -117,6 +128,7 @@ impl Engine {
             snapshots: Snapshots::new(snapshots),
             templates: templates.0,
             volumes,
+            archives: archives.map(Arc::new),
             meter,
             closing: watch::Sender::new(false),
             directory: Mutex::new(Directory::new(config.sandboxes_max)),
@@ -143,6 +155,7 @@ impl Engine {
         engine.spawn(snapshots::keep(engine.shared.clone()));
         engine.spawn(templates::keep(engine.shared.clone()));
         engine.spawn(snapshots::shorten(engine.shared.clone()));
+        engine.spawn(archives::keep(engine.shared.clone()));
         Ok(engine)
     }
 

@@ -17,6 +17,7 @@ mod registry;
 
 pub use error::ImageError;
 pub use jobs::{Following, Progress};
+pub(crate) use registry::{ANSWER_WITHIN, Roads, SILENT_MAX, Url};
 pub use registry::{Outside, Proxies};
 
 pub use atoll_store::catalog::Image as Stored;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod alone;
+mod archives;
 mod callers;
 mod container;
 mod depth;

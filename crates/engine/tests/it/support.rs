@@ -4,9 +4,10 @@ use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{
     CreateSandbox, Event, EventKind, Lifecycle, ListSandboxes, Sandbox, State,
 };
+use atoll_engine::archives::Archives;
 use atoll_engine::backend::fake::{Fake, Host};
 use atoll_engine::clock::ManualClock;
-use atoll_engine::{Config, Engine};
+use atoll_engine::{Config, Engine, Outward};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,18 @@ impl World {
 
     pub(crate) async fn start(&self) -> Engine {
         self.start_with(Fake::on(&self.host)).await
+    }
+
+    pub(crate) async fn start_with_archives(&self, archives: Archives) -> Engine {
+        let outward = Outward { archives: Some(archives), ..Outward::default() };
+        let backend = Arc::new(Fake::on(&self.host));
+        let (clock, records) = (self.clock.clone(), self.records());
+        Engine::start_with(self.config, backend, clock, records, outward).await.unwrap()
+    }
+
+    /// A directory of the server's own.
+    pub(crate) fn own(&self) -> PathBuf {
+        self.folder.path().join("archives")
     }
 
     pub(crate) async fn start_with(&self, backend: Fake) -> Engine {

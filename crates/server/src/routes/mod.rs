@@ -8,6 +8,7 @@
 //! [`Admin`]: crate::access::Admin
 
 mod approvals;
+mod archives;
 mod audit;
 mod builds;
 mod denials;
@@ -100,6 +101,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .merge(sandboxes::routes())
         .merge(approvals::routes())
+        .merge(archives::routes())
         .merge(audit::routes())
         .merge(builds::routes())
         .merge(denials::routes())

@@ -37,7 +37,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
 }
 
 /// The snapshot that a path names.
-struct Chosen(SnapshotId);
+pub(super) struct Chosen(pub(super) SnapshotId);
 
 impl FromRequestParts<Arc<App>> for Chosen {
     type Rejection = Failure;

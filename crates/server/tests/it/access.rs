@@ -15,6 +15,7 @@ fn operations() -> Vec<(String, String)> {
             .replace("{secret}", "TOKEN")
             .replace("{snapshot}", "snp_00000000000000000000")
             .replace("{volume}", "data")
+            .replace("{archive}", "arc_00000000000000000000")
             .replace("{approval}", "apr_00000000000000000000")
             .replace("{service}", "web")
             .replace("{port}", "80");
@@ -41,6 +42,8 @@ fn needed(method: &str, path: &str) -> Option<Scope> {
         ("PUT" | "DELETE", path) if path.starts_with("/v1/secrets") => Some(Scope::Admin),
         // They are everybody's, and take room on the server's disk.
         ("POST" | "DELETE", path) if path.starts_with("/v1/images") => Some(Scope::Admin),
+        // They may be another server's, which decided what they are made of and may reach.
+        ("POST" | "DELETE", path) if path.starts_with("/v1/archives") => Some(Scope::Admin),
         // A connection to a port can do whatever is behind it.
         ("GET", path) if path.ends_with("/connect") => Some(Scope::Run),
         // What commands print is theirs who run them.

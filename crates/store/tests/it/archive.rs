@@ -75,7 +75,7 @@ fn layer(root: &Path) {
     fs::hard_link(home.join("src/a.txt"), root.join("outside-of-the-parts")).unwrap();
     symlink("/etc/passwd", home.join("link")).unwrap();
     fs::write(home.join("unreadable"), "mode 0").unwrap();
-    fs::set_permissions(home.join("unreadable"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(home.join("unreadable"), fs::Permissions::from_mode(0o0)).unwrap();
     fs::create_dir(home.join("shut")).unwrap();
     fs::write(home.join("shut/in"), "in").unwrap();
     fs::set_permissions(home.join("shut"), fs::Permissions::from_mode(0o200)).unwrap();

@@ -19,7 +19,7 @@ Scope = Literal["read", "run", "admin"]
 DenialProtocol = Literal["dns", "tcp", "tls", "http"]
 Visibility = Literal["private", "public"]
 Difference = Literal["added", "removed", "modified", "attributes", "type"]
-SnapshotWay = Literal["rename", "subvolume", "reflink", "copy"]
+SnapshotWay = Literal["rename", "subvolume", "reflink", "copy", "archive"]
 Change = Literal["made", "modified", "written", "attributes", "removed"]
 
 

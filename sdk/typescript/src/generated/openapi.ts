@@ -142,11 +142,82 @@ export interface components {
             /** @description How far it reaches. */
             scope: components["schemas"]["GrantScope"];
         };
+        /** @description An archive, as an object store has it. */
+        Archive: {
+            /** @description When it was archived. */
+            archivedAt: components["schemas"]["Timestamp"];
+            /**
+             * Format: int64
+             * @description Bytes of these in the store; other archives may have some of them too.
+             */
+            bytes: number;
+            /** @description Its id. */
+            id: components["schemas"]["ArchiveId"];
+            /** @description What the sandbox was made of, which is not in the archive. */
+            image: string;
+            /** @description Whether it is encrypted. */
+            isEncrypted: boolean;
+            /** @description Of what it is. */
+            kind: components["schemas"]["ArchiveKind"];
+            /** @description Labels of what it is of. */
+            labels: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description How many layers it has.
+             */
+            layers: number;
+            /** @description Limits of the sandbox. */
+            limits: components["schemas"]["Limits"];
+            /** @description The sandbox that it is of, or that the snapshot was taken of. */
+            sandboxId: components["schemas"]["SandboxId"];
+            /** @description That one's name at the time. */
+            sandboxName?: components["schemas"]["SandboxName"];
+            /** @description The snapshot that it is of. */
+            snapshotId?: components["schemas"]["SnapshotId"];
+            /** @description The tier of the sandbox. */
+            tier: components["schemas"]["Tier"];
+        };
         /**
          * @description What an archive is, in a query.
          * @enum {string}
          */
         ArchiveFormat: "tar" | "tar.gz";
+        /**
+         * @description Names one archive for good.
+         * @example arc_0001020304050607abff
+         */
+        ArchiveId: string;
+        /**
+         * @description Of what an archive is.
+         * @enum {string}
+         */
+        ArchiveKind: "snapshot";
+        /** @description A page of a list, in the order of ids. */
+        ArchivePage: {
+            /** @description The archives. */
+            archives: components["schemas"]["Archive"][];
+            /** @description What to ask for the next page with, as `after`; absent on the last one. */
+            next?: components["schemas"]["ArchiveId"];
+            /** @description Those on the page that cannot be read, as by another key. */
+            unreadable?: components["schemas"]["UnreadableArchive"][];
+        };
+        /** @description What came of archiving something. */
+        Archived: {
+            /** @description The archive. */
+            archive: components["schemas"]["Archive"];
+            /**
+             * Format: int64
+             * @description Bytes of these.
+             */
+            sentBytes: number;
+            /**
+             * Format: int64
+             * @description Layers that had to be sent; the others were there.
+             */
+            sentLayers: number;
+        };
         /** @description Asks whether something may happen that is not a sandbox's. */
         AskApproval: {
             /**
@@ -305,6 +376,25 @@ export interface components {
             /** @description Who or what wanted it, as in `request` or `delete_after_ms`. */
             reason: string;
             /** @description Which. */
+            snapshotId: components["schemas"]["SnapshotId"];
+        } | {
+            /** @description What came of it. */
+            archiveId: components["schemas"]["ArchiveId"];
+            /** @enum {string} */
+            kind: "snapshot_archived";
+            /** @description Which. */
+            snapshotId: components["schemas"]["SnapshotId"];
+        } | {
+            /** @description Which. */
+            archiveId: components["schemas"]["ArchiveId"];
+            /** @enum {string} */
+            kind: "archive_deleted";
+        } | {
+            /** @description Which. */
+            archiveId: components["schemas"]["ArchiveId"];
+            /** @enum {string} */
+            kind: "archive_restored";
+            /** @description What came of it. */
             snapshotId: components["schemas"]["SnapshotId"];
         } | {
             /** @enum {string} */
@@ -2175,6 +2265,11 @@ export interface components {
             /** @description Which. */
             snapshot: components["schemas"]["SnapshotId"];
         };
+        /** @description What came of an archive. */
+        RestoredArchive: {
+            /** @description A snapshot, with an id of its own. */
+            snapshot: components["schemas"]["Snapshot"];
+        };
         /** @description Whether to ask again. */
         Retry: {
             /** @enum {string} */
@@ -2468,7 +2563,7 @@ export interface components {
          * @description How the files of a snapshot came to be.
          * @enum {string}
          */
-        SnapshotWay: "rename" | "subvolume" | "reflink" | "copy";
+        SnapshotWay: "rename" | "subvolume" | "reflink" | "copy" | "archive";
         /**
          * @description Asks for a command to be run. Either `command` or `shell` is there.
          *
@@ -2724,6 +2819,13 @@ export interface components {
              * @description Files, directories and links.
              */
             entries: number;
+        };
+        /** @description One that is there and cannot be read. */
+        UnreadableArchive: {
+            /** @description Its id. */
+            id: components["schemas"]["ArchiveId"];
+            /** @description Why, in one sentence. */
+            reason: string;
         };
         /** @description A directory below cannot be watched. */
         Unwatched: {

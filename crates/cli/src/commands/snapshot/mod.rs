@@ -149,6 +149,7 @@ fn how(taken: &Snapshot) -> String {
         SnapshotWay::Subvolume => "taken by the file system",
         SnapshotWay::Reflink => "copied with shared blocks",
         SnapshotWay::Copy => "copied",
+        SnapshotWay::Archive => "fetched from an archive",
     };
     let mut text = format!("{way} in {}", time(taken.took_us));
     if taken.frozen_us > 0 {

@@ -2,6 +2,7 @@
 
 mod apply;
 mod approvals;
+mod archives;
 mod audit;
 mod cp;
 mod exec;

@@ -75,7 +75,7 @@ impl Container {
     }
 
     /// Keeps a layer and all that are below it, the lowest first.
-    fn hold_chain(&self, layer: LayerId) -> Result<Held<'_>, BackendError> {
+    pub(super) fn hold_chain(&self, layer: LayerId) -> Result<Held<'_>, BackendError> {
         self.reading.hold(|| self.whole_layer(layer)?.below_next(layer))
     }
 }

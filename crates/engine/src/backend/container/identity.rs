@@ -41,6 +41,15 @@ pub(super) enum Ids {
 }
 
 impl Ids {
+    /// Those that layers have that no sandbox here has written.
+    pub(super) fn of_layers() -> Self {
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        if uid.is_root() {
+            return Self::Block(RANGE.start);
+        }
+        Self::Own { uid: uid.as_raw(), gid: gid.as_raw() }
+    }
+
     /// The owner and the group of what belongs to the user.
     pub(super) fn user(self) -> (u32, u32) {
         match self {

@@ -20,6 +20,7 @@
 //! kills, counts and limits. Whatever else there is of a sandbox ends with its PID 1.
 //! All of it is found by the id alone, so a later server needs no record to clean up.
 
+mod archive;
 mod diff;
 mod disk;
 mod flat;
@@ -35,8 +36,8 @@ mod trash;
 mod volume;
 
 use super::{
-    Alive, Backend, BackendError, Capabilities, Differences, Flat, Found, Layer, Processes,
-    Progress, Spec, Taken, VolumeCopied,
+    Alive, Backend, BackendError, Capabilities, Differences, Fill, Flat, Found, Layer, Processes,
+    Progress, Show, Spec, Taken, VolumeCopied,
 };
 use crate::images::Images;
 use crate::usage::Measured;
@@ -134,6 +135,7 @@ impl Container {
         };
         container.clear_layers()?;
         container.clear_volumes()?;
+        container.clear_stages()?;
         flat::clear(&container.places, &container.trash)?;
         container.note_what_is_mounted()?;
         Ok(container)
@@ -379,6 +381,24 @@ impl Backend for Container {
         progress: &Progress,
     ) -> Result<Differences, BackendError> {
         self.compare_layers(before, after, image, most, progress)
+    }
+
+    fn show_chain(&self, layer: LayerId, show: Show<'_>) -> Result<Option<String>, BackendError> {
+        self.show(layer, show)
+    }
+
+    fn stage_chain(
+        &self,
+        layers: &[LayerId],
+        image: (&str, Option<&str>),
+        fill: Fill<'_>,
+        progress: &Progress,
+    ) -> Result<(), BackendError> {
+        self.stage(layers, image, fill, progress)
+    }
+
+    fn place_chain(&self, layers: &[LayerId]) -> Result<(), BackendError> {
+        self.place(layers)
     }
 
     fn ground(&self, id: SandboxId, image: &str) -> Result<String, BackendError> {

@@ -341,11 +341,11 @@ impl Container {
     }
 
     /// Takes something away at once, and removes it when there is time.
-    fn discard(&self, path: &Path) -> Result<(), BackendError> {
+    pub(super) fn discard(&self, path: &Path) -> Result<(), BackendError> {
         self.trash.throw(path).map_err(call("set aside what is not needed any more"))
     }
 
-    fn make_layers(&self) -> Result<(), BackendError> {
+    pub(super) fn make_layers(&self) -> Result<(), BackendError> {
         std::fs::create_dir_all(self.places.layers()).map_err(call("make the directory of layers"))
     }
 
@@ -400,7 +400,7 @@ pub(super) struct Copied {
 }
 
 /// The directories of a top that are copied.
-const PARTS: [&str; 2] = ["home", "upper"];
+pub(super) const PARTS: [&str; 2] = ["home", "upper"];
 
 /// Where a layer has the index of one of them.
 fn index_name(part: &str) -> OsString {

@@ -1,12 +1,13 @@
 //! Requests to registries: HTTP/1.1, a connection for each.
 
+use super::Outside;
 use super::proxies::Proxies;
 use atoll_egress::dial::Route;
 use atoll_egress::host::Host;
 use atoll_egress::tls::{Offer, Upstream};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{
     AUTHORIZATION, HOST, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT,
@@ -23,24 +24,24 @@ use tokio::time::timeout;
 const CONNECT_WITHIN: Duration = Duration::from_secs(8);
 
 /// How long a registry may take to begin an answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long a registry may be silent within an answer.
-pub(super) const SILENT_MAX: Duration = Duration::from_secs(20);
+pub(crate) const SILENT_MAX: Duration = Duration::from_secs(20);
 
 /// Most redirects that are followed for one request.
 const REDIRECTS_MAX: usize = 5;
 
-/// The ways to registries.
-pub(super) struct Roads {
-    pub(super) route: Route,
-    pub(super) proxies: Proxies,
-    pub(super) tls: Upstream,
+/// The ways to registries, and to object stores.
+pub(crate) struct Roads {
+    pub(crate) route: Route,
+    pub(crate) proxies: Proxies,
+    pub(crate) tls: Upstream,
 }
 
 /// A place that is spoken to by HTTP.
 #[derive(Debug, Clone)]
-pub(super) struct Url {
+pub(crate) struct Url {
     is_plain: bool,
     authority: String,
     host: String,
@@ -57,10 +58,10 @@ pub(super) struct Fetched {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) struct Failed {
-    pub(super) reason: String,
+pub(crate) struct Failed {
+    pub(crate) reason: String,
     /// The next time it may be otherwise.
-    pub(super) may_pass: bool,
+    pub(crate) may_pass: bool,
 }
 
 impl FromStr for Url {
@@ -86,7 +87,18 @@ impl FromStr for Url {
     }
 }
 
+impl Failed {
+    fn late() -> Self {
+        Self { reason: "it does not answer".to_owned(), may_pass: false }
+    }
+}
+
 impl Url {
+    /// What goes into a request's `Host`.
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
+    }
+
     pub(super) fn is_plain(&self) -> bool {
         self.is_plain
     }
@@ -126,6 +138,13 @@ impl Fetched {
 }
 
 impl Roads {
+    /// Those that there are now.
+    pub(crate) fn of(outside: &Outside) -> Self {
+        let route = Route::default();
+        route.lookups().set((outside.resolver)());
+        Self { route, proxies: outside.proxies.clone(), tls: Upstream::new((outside.roots)()) }
+    }
+
     /// Gets something, redirects followed: who we are is said to nobody but the first.
     pub(super) async fn get(&self, url: &Url, headers: &HeaderMap) -> Result<Fetched, Failed> {
         let (mut at, mut headers) = (url.clone(), headers.clone());
@@ -143,7 +162,12 @@ impl Roads {
         Err(Failed { reason: "it sends us on and on".to_owned(), may_pass: false })
     }
 
-    async fn get_once(&self, url: &Url, headers: &HeaderMap) -> Result<Fetched, Failed> {
+    /// A connection to it, on which one request can be made.
+    pub(crate) async fn open<B>(&self, url: &Url) -> Result<http1::SendRequest<B>, Failed>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let host = host(&url.host).ok_or_else(|| Failed {
             reason: format!("{:?} is no host", url.host),
             may_pass: false,
@@ -159,9 +183,11 @@ impl Roads {
             let (secured, _) = secured.map_err(|error| failed(&error))?;
             begin(secured).await
         };
-        let too_long = |what: &str| Failed { reason: what.to_owned(), may_pass: false };
-        let connected = timeout(CONNECT_WITHIN, connect).await;
-        let mut sender = connected.map_err(|_| too_long("it does not answer"))??;
+        timeout(CONNECT_WITHIN, connect).await.map_err(|_| Failed::late())?
+    }
+
+    async fn get_once(&self, url: &Url, headers: &HeaderMap) -> Result<Fetched, Failed> {
+        let mut sender = self.open(url).await?;
         let mut request = Request::new(Empty::<Bytes>::new());
         *request.uri_mut() = url.path.parse().unwrap_or_default();
         *request.headers_mut() = headers.clone();
@@ -173,15 +199,17 @@ impl Roads {
             HeaderValue::from_static(concat!("atoll/", env!("CARGO_PKG_VERSION"))),
         );
         let answer = timeout(ANSWER_WITHIN, sender.send_request(request)).await;
-        let answer = answer.map_err(|_| too_long("it does not answer"))?;
+        let answer = answer.map_err(|_| Failed::late())?;
         let (parts, body) = answer.map_err(|error| failed(&error))?.into_parts();
         Ok(Fetched { status: parts.status, headers: parts.headers, body })
     }
 }
 
-async fn begin<S>(stream: S) -> Result<http1::SendRequest<Empty<Bytes>>, Failed>
+async fn begin<S, B>(stream: S) -> Result<http1::SendRequest<B>, Failed>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let handshake = http1::handshake(TokioIo::new(stream)).await;
     let (sender, connection) = handshake.map_err(|error| failed(&error))?;

@@ -12,18 +12,17 @@ mod http;
 mod login;
 mod proxies;
 
+pub(crate) use http::{ANSWER_WITHIN, Roads, SILENT_MAX, Url};
 pub use proxies::Proxies;
 
 pub(super) use feed::Feed;
 
 use super::{ImageError, pause};
 use atoll_egress::control::Resolver;
-use atoll_egress::dial::Route;
-use atoll_egress::tls::Upstream;
 use atoll_store::digest::Digest;
 use atoll_store::oci::{DOCUMENT_BYTES_MAX, Descriptor, Reference};
 use challenge::Challenge;
-use http::{Fetched, Url, body};
+use http::{Fetched, body};
 use hyper::StatusCode;
 use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, RANGE, WWW_AUTHENTICATE};
 use login::Login;
@@ -81,8 +80,6 @@ impl Registry {
     /// A conversation about one image. What may have changed on this machine is read anew.
     pub(super) fn session(&self, reference: &Reference) -> Result<Session, ImageError> {
         let outside = &self.outside;
-        let route = Route::default();
-        route.lookups().set((outside.resolver)());
         let name = reference.to_string();
         let registry = reference.registry.clone();
         let login = outside.logins.as_deref().map(|path| login::find(path, &registry));
@@ -91,11 +88,7 @@ impl Registry {
         let host = if registry == "docker.io" { "registry-1.docker.io" } else { &registry };
         Ok(Session {
             base: format!("{scheme}://{host}/v2/{}", reference.repository),
-            roads: http::Roads {
-                route,
-                proxies: outside.proxies.clone(),
-                tls: Upstream::new((outside.roots)()),
-            },
+            roads: Roads::of(outside),
             name,
             registry,
             scope: format!("repository:{}:pull", reference.repository),
@@ -112,7 +105,7 @@ pub(super) struct Session {
     /// Where everything of the repository is.
     base: String,
     scope: String,
-    roads: http::Roads,
+    roads: Roads,
     login: Option<Login>,
     /// What is to be said of who we are, since the registry asked.
     token: Mutex<Option<HeaderValue>>,

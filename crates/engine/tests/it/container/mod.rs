@@ -1,6 +1,7 @@
 //! Real sandboxes of the container tier, as root and as an ordinary user: each test
 //! runs once more in a process of that user's.
 
+mod archives;
 mod capture;
 mod depth;
 mod diff;
@@ -16,7 +17,7 @@ mod workspace;
 
 use atoll_engine::backend::Container;
 use atoll_engine::clock::{Clock as _, SystemClock};
-use atoll_engine::{Config, Engine};
+use atoll_engine::{Config, Engine, Outward};
 use atoll_testkit::guest::Socket;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,9 +59,13 @@ impl Machine {
     }
 
     pub(super) async fn start_with(&self, config: Config) -> Engine {
+        self.start_outward(config, Outward::default()).await
+    }
+
+    pub(super) async fn start_outward(&self, config: Config, outward: Outward) -> Engine {
         let backend = Arc::new(self.backend());
         let clock = Arc::new(SystemClock);
-        Engine::start(config, backend, clock, self.records()).await.unwrap()
+        Engine::start_with(config, backend, clock, self.records(), outward).await.unwrap()
     }
 
     /// The guest of a sandbox.

@@ -4,6 +4,7 @@ use super::super::code::Encoder;
 use super::*;
 use crate::node::Time;
 use crate::room::Quota;
+use proptest::prelude::*;
 
 fn meta() -> Meta {
     let mtime = Time { sec: 1, nsec: 2 };
@@ -19,6 +20,20 @@ fn file(name: &str, number: u32) -> Entry {
     Entry::File { name: name.into(), meta: meta(), number, bytes: 0 }
 }
 
+/// Unpacks what may be anything.
+fn unpacked(root: &Path, packed: &[u8]) -> Result<(), UnpackError> {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let room = Room::new(root, Quota { free_bytes: 0, images_bytes: None }, 0).unwrap();
+    let to = Destination {
+        root,
+        parts: &["home", "upper"],
+        owners: Owners::One { uid, gid, inside: 1000 },
+        format: Format::User,
+        room: &room,
+    };
+    unpack(packed, &to, 100, &|| false)
+}
+
 /// Writes these records, each file's empty content included, and unpacks them.
 fn outcome(entries: &[Entry]) -> (tempfile::TempDir, Result<(), UnpackError>) {
     let root = tempfile::tempdir().unwrap();
@@ -30,16 +45,7 @@ fn outcome(entries: &[Entry]) -> (tempfile::TempDir, Result<(), UnpackError>) {
             encoder.end_of_content().unwrap();
         }
     }
-    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let room = Room::new(root.path(), Quota { free_bytes: 0, images_bytes: None }, 0).unwrap();
-    let to = Destination {
-        root: root.path(),
-        parts: &["home", "upper"],
-        owners: Owners::One { uid, gid, inside: 1000 },
-        format: Format::User,
-        room: &room,
-    };
-    let unpacked = unpack(encoder.0.as_slice(), &to, 100, &|| false);
+    let unpacked = unpacked(root.path(), &encoder.0);
     (root, unpacked)
 }
 
@@ -138,4 +144,54 @@ fn there_is_an_end_to_everything() {
     assert_eq!(reason(&[directory("home", Goes::On), long]), "a file is too long");
     let cut = outcome(&[directory("home", Goes::On)]).1;
     assert!(matches!(cut, Err(UnpackError::Read(_))), "{cut:?}");
+}
+
+fn entries() -> impl Strategy<Value = Entry> {
+    let name = || prop::sample::select(vec!["a", "b", "c"]);
+    let target = prop::sample::select(vec!["a", "..", "../../outside", "/", "b/c"]);
+    prop_oneof![
+        name().prop_map(|name| directory(name, Goes::On)),
+        name().prop_map(|name| directory(name, Goes::Opaque)),
+        (name(), 0..4_u32).prop_map(|(name, number)| file(name, number)),
+        (name(), target).prop_map(|(name, target)| Entry::Link {
+            name: name.into(),
+            meta: meta(),
+            target: target.into(),
+        }),
+        (name(), 0..4_u32).prop_map(|(name, number)| Entry::Again { name: name.into(), number }),
+        name().prop_map(|name| Entry::Gone { name: name.into() }),
+        name().prop_map(|name| Entry::Fifo { name: name.into(), meta: meta() }),
+        Just(Entry::Leave),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_written_outside_whatever_the_records_are(
+        records in prop::collection::vec(entries(), 0..30),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let base = tempfile::tempdir().unwrap();
+        let root = base.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(base.path().join("outside"), "untouched").unwrap();
+        let mut encoder = Encoder(Vec::new());
+        encoder.begin().unwrap();
+        encoder.entry(&directory("home", Goes::On)).unwrap();
+        for entry in &records {
+            encoder.entry(entry).unwrap();
+            if matches!(entry, Entry::File { .. }) {
+                encoder.end_of_content().unwrap();
+            }
+        }
+        let mut packed = encoder.0;
+        for (at, byte) in flips {
+            let at = at.index(packed.len());
+            packed[at] = byte;
+        }
+        let _outcome = unpacked(&root, &packed);
+        let names = std::fs::read_dir(base.path()).unwrap();
+        prop_assert_eq!(names.count(), 2);
+        prop_assert_eq!(std::fs::read(base.path().join("outside")).unwrap(), b"untouched");
+    }
 }
