@@ -427,13 +427,6 @@ async fn restore(
         };
         return Err(ArchiveError::Unreadable { id: id.to_string(), source });
     };
-    let (backend, depot) = (shared.backend.clone(), archives.depot.clone());
-    let (image, staged, under_way) = (snapshot.image.clone(), layers.clone(), progress.clone());
-    blocking(move || {
-        let image = (image.as_str(), image_id.as_deref());
-        fetch_layers(&*backend, &depot, (&staged, &wanted), image, &under_way)
-    })
-    .await?;
     let kept = Kept {
         id: SnapshotId::from_random(random()?),
         layer,
@@ -443,18 +436,11 @@ async fn restore(
         expires_at: None,
         template: None,
         build: None,
-        ..snapshot
+        ..snapshot.clone()
     };
-    // Nothing is collected until it is known whose they are.
-    let making = shared.snapshots.layers.read().await;
     shared.snapshots.begin(kept.clone(), &shared.records).await?;
-    let (backend, placed) = (shared.backend.clone(), layers.clone());
-    let placed = blocking(move || {
-        backend.place_chain(&placed).map_err(|source| ArchiveError::Host { source })
-    });
-    let placed = placed.await;
-    drop(making);
-    if let Err(error) = placed {
+    let image = (snapshot.image, image_id);
+    if let Err(error) = fill(shared, archives, (&layers, wanted), image, progress).await {
         // What cannot be forgotten now the next start forgets.
         shared.snapshots.forget(kept.id, &shared.records).await.unwrap_or_default();
         return Err(error);
@@ -475,6 +461,28 @@ async fn restore(
     let snapshot_id = kept.id;
     shared.oversight.tell(None, AuditKind::ArchiveRestored { archive_id: id, snapshot_id });
     Ok(kept.view().expect("it says how it was taken"))
+}
+
+/// Fetches what is to be in layers, and puts them where layers are.
+async fn fill(
+    shared: &Arc<Shared>,
+    archives: &Arc<Archives>,
+    (layers, wanted): (&[LayerId], Vec<PackedLayer>),
+    (image, image_id): (String, Option<String>),
+    progress: &Arc<Progress>,
+) -> Result<(), ArchiveError> {
+    let (backend, depot) = (shared.backend.clone(), archives.depot.clone());
+    let (staged, under_way) = (layers.to_vec(), progress.clone());
+    blocking(move || {
+        let image = (image.as_str(), image_id.as_deref());
+        fetch_layers(&*backend, &depot, (&staged, &wanted), image, &under_way)
+    })
+    .await?;
+    // Nothing is collected before the uppermost is there, which is above the others.
+    let _making = shared.snapshots.layers.read().await;
+    let (backend, placed) = (shared.backend.clone(), layers.to_vec());
+    blocking(move || backend.place_chain(&placed).map_err(|source| ArchiveError::Host { source }))
+        .await
 }
 
 /// Gives up what an earlier server had begun to send, and looks for layers that no archive names,

@@ -83,6 +83,7 @@ class AuditKind:
 
     kind: str
     approval_id: str | None = None
+    archive_id: str | None = None
     argv: tuple[str, ...] | None = None
     by: str | None = None
     bytes: int | None = None

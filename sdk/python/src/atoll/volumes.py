@@ -49,7 +49,7 @@ class VolumeCopy:
     """How a volume came of another one, which may be gone: by `subvolume`, `reflink` or `copy`."""
 
     of: str
-    way: Literal["rename", "subvolume", "reflink", "copy"]
+    way: Literal["rename", "subvolume", "reflink", "copy", "archive"]
     copied_bytes: int
     frozen_us: int
 

@@ -153,16 +153,20 @@ impl Container {
 
     pub(super) fn place(&self, layers: &[LayerId]) -> Result<(), BackendError> {
         let stage = self.stage_of(layers);
-        self.make_layers()?;
-        atoll_store::tree::sync(open(&stage)?.as_fd()).map_err(call(STEP))?;
+        let placed = self.make_layers().and_then(|()| self.place_from(&stage, layers));
+        self.discard(&stage)?;
+        placed
+    }
+
+    fn place_from(&self, stage: &Path, layers: &[LayerId]) -> Result<(), BackendError> {
+        atoll_store::tree::sync(open(stage)?.as_fd()).map_err(call(STEP))?;
         for layer in layers {
             let name = layer.to_string();
             std::fs::rename(stage.join(&name), self.places.layer(*layer).path())
                 .map_err(call(STEP))?;
         }
         let placed = open(&self.places.layers())?;
-        rustix::fs::fsync(&placed).map_err(|error| call(STEP)(error.into()))?;
-        self.discard(&stage)
+        rustix::fs::fsync(&placed).map_err(|error| call(STEP)(error.into()))
     }
 
     fn stage_of(&self, layers: &[LayerId]) -> PathBuf {
