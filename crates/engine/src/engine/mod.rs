@@ -79,7 +79,8 @@ pub(crate) struct Shared {
     /// The way out of all sandboxes, where the server has one.
     pub(crate) gateway: Option<Gateway>,
     pub(crate) snapshots: Snapshots,
-    pub(crate) templates: Templates,
+    /// For those who block for them too, and must not keep the engine for that.
+    pub(crate) templates: Arc<Templates>,
     pub(crate) volumes: Volumes,
     /// Where snapshots are archived, if the server has a place for that.
     pub(crate) archives: Option<Arc<Archives>>,

@@ -126,7 +126,7 @@ impl Engine {
             oversight,
             approvals,
             snapshots: Snapshots::new(snapshots),
-            templates: templates.0,
+            templates: Arc::new(templates.0),
             volumes,
             archives: archives.map(Arc::new),
             meter,

@@ -58,9 +58,9 @@ async fn sweep(shared: &Arc<Shared>, now: Timestamp) -> Result<(), TemplateError
             shared.snapshots.forget(id, &shared.records).await.unwrap_or_default();
         }
     }
-    let shared = shared.clone();
+    // Without the engine, which ends also while this blocks.
+    let templates = shared.templates.clone();
     let removed = spawn_blocking(move || {
-        let templates = &shared.templates;
         let needed = templates.files_needed();
         templates.files.collect(|name| needed.contains(name))?;
         templates.remove_logs()
