@@ -535,7 +535,7 @@ impl Backend for Fake {
         })
     }
 
-    fn kill(&self, id: SandboxId) -> Result<(), BackendError> {
+    fn kill(&self, id: SandboxId, _within: Duration) -> Result<(), BackendError> {
         self.host.simple(Call::Kill, |state| {
             if let Some(parts) = state.sandboxes.get_mut(&id) {
                 parts.group = None;

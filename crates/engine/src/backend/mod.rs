@@ -28,6 +28,10 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long killed processes may take to be gone.
+pub const KILL_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a sandbox is made of. Everything is resolved: defaults are filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -354,8 +358,10 @@ pub trait Backend: Send + Sync + 'static {
     /// Kills its processes, frozen or not; on return there is none. None to kill is no mistake.
     ///
     /// # Errors
-    /// Some may live on.
-    fn kill(&self, id: SandboxId) -> Result<(), BackendError>;
+    /// Some may live on. Where they are not gone `within` that time, the call that says so is an
+    /// [`std::io::ErrorKind::TimedOut`], and they end later: none runs a program any more, but the
+    /// kernel is not done with them. It is long with one that has many files in memory.
+    fn kill(&self, id: SandboxId, within: Duration) -> Result<(), BackendError>;
 
     /// Removes everything of a sandbox from this host. Nothing to remove is no mistake.
     ///

@@ -4,7 +4,7 @@ use super::{Engine, Shared};
 use crate::approvals::{Approvals, Keeper};
 use crate::archives::{self, Archives};
 use crate::audit::Audit;
-use crate::backend::{Alive, Backend, BackendError};
+use crate::backend::{Alive, Backend, BackendError, KILL_WITHIN};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::directory::Directory;
@@ -370,7 +370,7 @@ async fn remove_unknown(shared: Arc<Shared>, id: SandboxId) {
     loop {
         let backend = shared.backend.clone();
         let removed = task::spawn_blocking(move || {
-            backend.kill(id)?;
+            backend.kill(id, KILL_WITHIN)?;
             backend.remove(id)
         });
         match removed.await.expect("a backend does not panic") {

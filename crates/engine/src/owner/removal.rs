@@ -4,6 +4,7 @@
 //! is left of it, so that a host that cannot get rid of sandboxes takes no more.
 
 use super::{Command, Owner};
+use crate::backend::KILL_WITHIN;
 use crate::error::OperationError;
 use crate::records::{Fate, RecordsError};
 use crate::state::{Step, Verb};
@@ -16,6 +17,10 @@ use tokio::task::spawn_blocking;
 /// How long to wait before a removal is tried again: at first, and at most.
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+
+/// How long who deletes it waits for killed processes to be gone. Forgetting 50,000 files of an
+/// overlay, which is part of the end of the last process that sees it, takes the kernel 0.1 s.
+const DELETE_WITHIN: Duration = Duration::from_millis(2);
 
 /// How far it is with taking a deleted sandbox off the host.
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +44,9 @@ impl Removal {
 }
 
 impl Owner {
-    /// Deletes it: on return its name is free and none of its processes runs, unless
-    /// they could not be killed, which the removal tries again.
+    /// Deletes it: on return its name is free and none of its processes runs, unless they could
+    /// not be killed, which the removal tries again. The kernel may still be at its files: who
+    /// deletes does not wait for that, the removal does.
     pub(super) async fn delete(&mut self, reason: &str) -> Result<(), OperationError> {
         let what = EventKind::Deleted { reason: reason.to_owned() };
         match self.intend(Step::Delete, what).await {
@@ -55,7 +61,7 @@ impl Owner {
         self.free_name();
         self.services.let_go();
         self.meter_last().await;
-        if self.call(|backend, id| backend.kill(id)).await.is_ok() {
+        if self.call(|backend, id| backend.kill(id, DELETE_WITHIN)).await.is_ok() {
             // Nothing of it runs ever again.
             self.shared.volumes.forget(self.record.id);
         }
@@ -77,7 +83,7 @@ impl Owner {
         if let Some(stuck) = self.stuck.take() {
             // Killing what is half-made may be what it waits for.
             let (backend, id) = (self.shared.backend.clone(), self.record.id);
-            drop(spawn_blocking(move || backend.kill(id)));
+            drop(spawn_blocking(move || backend.kill(id, KILL_WITHIN)));
             let back = async { drop(stuck.await) };
             if !self.refuse_until(back).await {
                 return;
@@ -103,7 +109,7 @@ impl Owner {
     /// Removes it, if the host lets it.
     pub(super) async fn remove_once(&mut self) {
         let removed = self.call(|backend, id| {
-            backend.kill(id)?;
+            backend.kill(id, KILL_WITHIN)?;
             backend.remove(id)
         });
         if let Err(error) = removed.await {

@@ -1,7 +1,7 @@
 //! Carrying out what is asked for: an intent, calls on the host, an outcome.
 
 use super::{Creation, CreationFailure, Late, Owner};
-use crate::backend::{Alive, BackendError, Progress};
+use crate::backend::{Alive, BackendError, KILL_WITHIN, Progress};
 use crate::error::{OperationError, chain, verb_word};
 use crate::records::{Fate, RecordsError};
 use crate::state::{self, Answer, Step, Verb};
@@ -232,7 +232,7 @@ impl Owner {
             }
             Err(source) => {
                 let cause = source.to_string();
-                match self.call(|backend, id| backend.kill(id)).await {
+                match self.call(|backend, id| backend.kill(id, KILL_WITHIN)).await {
                     Ok(()) => {
                         self.shared.volumes.release(id);
                         self.settle(Step::Ended, None, EventKind::Undone { cause }).await;
@@ -292,7 +292,7 @@ impl Owner {
     async fn end_processes(&mut self, forced: bool) -> Result<(), OperationError> {
         self.services.let_go();
         self.meter_last().await;
-        match self.call(|backend, id| backend.kill(id)).await {
+        match self.call(|backend, id| backend.kill(id, KILL_WITHIN)).await {
             Ok(()) => {
                 self.lives_no_more();
                 self.shared.volumes.release(self.record.id);
@@ -312,7 +312,7 @@ impl Owner {
     pub(super) async fn ended(&mut self) {
         self.meter_last().await;
         self.lives_no_more();
-        if let Err(error) = self.call(|backend, id| backend.kill(id)).await {
+        if let Err(error) = self.call(|backend, id| backend.kill(id, KILL_WITHIN)).await {
             return self.give_up(format!("its processes could not be killed: {error}")).await;
         }
         self.shared.volumes.release(self.record.id);

@@ -36,8 +36,8 @@ mod trash;
 mod volume;
 
 use super::{
-    Alive, Backend, BackendError, Capabilities, Differences, Fill, Flat, Found, Layer, Processes,
-    Progress, Show, Spec, Taken, VolumeCopied,
+    Alive, Backend, BackendError, Capabilities, Differences, Fill, Flat, Found, KILL_WITHIN, Layer,
+    Processes, Progress, Show, Spec, Taken, VolumeCopied,
 };
 use crate::images::Images;
 use crate::usage::Measured;
@@ -64,9 +64,6 @@ use trash::Trash;
 
 /// How long processes may take to stand still.
 const FREEZE_WITHIN: Duration = Duration::from_secs(5);
-
-/// How long killed processes may take to be gone.
-const KILL_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long a guest may take to hand its sockets over.
 const LISTENERS_WITHIN: Duration = Duration::from_secs(5);
@@ -298,7 +295,7 @@ impl Backend for Container {
         client::tell(&self.places.socket(id), &request).map_err(host::call("ask the guest to stop"))
     }
 
-    fn kill(&self, id: SandboxId) -> Result<(), BackendError> {
+    fn kill(&self, id: SandboxId, within: Duration) -> Result<(), BackendError> {
         let guest = self.guest(id)?;
         if let Some(group) = self.group(id)? {
             group.kill().map_err(|error| host::other("kill the processes", error))?;
@@ -306,7 +303,7 @@ impl Backend for Container {
         let Some((_, pidfd)) = guest else { return Ok(()) };
         // Everybody inside ends with its PID 1.
         pidfd_send_signal(&pidfd, Signal::KILL).ok();
-        let within = Timespec::try_from(KILL_WITHIN).unwrap_or_default();
+        let within = Timespec::try_from(within).unwrap_or_default();
         match poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&within)) {
             Ok(1..) => Ok(()),
             Ok(0) => Err(BackendError::Call {

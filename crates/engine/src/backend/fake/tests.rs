@@ -1,4 +1,5 @@
 use super::*;
+use crate::backend::KILL_WITHIN;
 use atoll_api::sandbox::{Env, Limits};
 use std::io::Read as _;
 use std::time::Instant;
@@ -50,7 +51,7 @@ fn frozen_processes_hear_nothing_but_can_be_killed() {
     fake.freeze(id(1)).unwrap();
     fake.stop(id(1)).unwrap();
     assert_eq!(host.processes(id(1)), Processes::Frozen);
-    fake.kill(id(1)).unwrap();
+    fake.kill(id(1), KILL_WITHIN).unwrap();
     assert_eq!(host.processes(id(1)), Processes::None);
     assert!(matches!(fake.adopt(id(1)), Err(BackendError::NotFound { .. })));
 }

@@ -2,7 +2,7 @@
 
 use super::{Machine, also_as_ordinary};
 use atoll_api::id::SandboxId;
-use atoll_engine::backend::{Backend as _, Progress, Spec};
+use atoll_engine::backend::{Backend as _, KILL_WITHIN, Progress, Spec};
 use atoll_testkit::process::wait_until;
 use std::net::TcpListener;
 use std::time::Instant;
@@ -55,7 +55,7 @@ fn every_server_has_the_listeners_of_a_captured_network() {
     let ran = machine.guest(bare).sh(&format!("python3 -c \"{connect}\" 2>&1 | tail -1"));
     assert!(ran.text().contains("Network is unreachable"), "{}", ran.text());
     // Started again, it has another network.
-    backend.kill(captured).unwrap();
+    backend.kill(captured, KILL_WITHIN).unwrap();
     assert!(backend.listeners(captured).is_err());
     backend.start(captured, &spec(None), &Progress::new(Instant::now())).unwrap();
     assert!(backend.listeners(captured).unwrap().is_none());

@@ -15,7 +15,7 @@ mod snapshots;
 mod volumes;
 mod workspace;
 
-use atoll_engine::backend::Container;
+use atoll_engine::backend::{Container, KILL_WITHIN};
 use atoll_engine::clock::{Clock as _, SystemClock};
 use atoll_engine::{Config, Engine, Outward};
 use atoll_testkit::guest::Socket;
@@ -96,7 +96,7 @@ impl Drop for Machine {
         // A test that failed leaves sandboxes that nobody else ends.
         let backend = self.backend();
         for found in atoll_engine::backend::Backend::inventory(&backend).unwrap_or_default() {
-            atoll_engine::backend::Backend::kill(&backend, found.id).ok();
+            atoll_engine::backend::Backend::kill(&backend, found.id, KILL_WITHIN).ok();
             atoll_engine::backend::Backend::remove(&backend, found.id).ok();
         }
     }
