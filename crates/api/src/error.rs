@@ -116,6 +116,9 @@ pub struct ErrorDetails {
     /// The most that the limit allows, in its own unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_value: Option<u64>,
+    /// The budget that is used up, if the sandbox has it together with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
     /// Bytes that are needed at least, where there is no room for something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needed_bytes: Option<u64>,

@@ -8,6 +8,7 @@
 pub mod approval;
 pub mod archive;
 pub mod audit;
+pub mod budget;
 pub mod denial;
 pub mod error;
 pub mod exec;

@@ -33,6 +33,8 @@ pub struct CapabilityFlags {
     pub limit_cpus: bool,
     /// A limit of processes is enforced.
     pub limit_pids: bool,
+    /// Processor time is counted, so that a budget of it is enforced.
+    pub measure_cpu: bool,
     /// A limit of disk space is enforced.
     pub limit_disk: bool,
     /// Commands can run as root inside: `user` is `root`.

@@ -137,6 +137,30 @@ impl Used {
     }
 }
 
+impl Used {
+    /// How much more this is than it was before.
+    #[must_use]
+    pub fn less(self, before: Self) -> Self {
+        let more = |now: Option<u64>, before: Option<u64>| {
+            now.map(|now| now.saturating_sub(before.unwrap_or(0)))
+        };
+        let had = before.network.unwrap_or_default();
+        let network = self.network.map(|now| NetworkUsage {
+            bytes_sent: now.bytes_sent.saturating_sub(had.bytes_sent),
+            bytes_received: now.bytes_received.saturating_sub(had.bytes_received),
+            requests: now.requests.saturating_sub(had.requests),
+            connections: now.connections.saturating_sub(had.connections),
+            questions: now.questions.saturating_sub(had.questions),
+            denied: now.denied.saturating_sub(had.denied),
+        });
+        Self {
+            cpu_us: more(self.cpu_us, before.cpu_us),
+            memory_mib_seconds: more(self.memory_mib_seconds, before.memory_mib_seconds),
+            network,
+        }
+    }
+}
+
 fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.saturating_add(other)),

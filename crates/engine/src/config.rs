@@ -1,12 +1,13 @@
 //! What the operator of a server decides.
 
 use crate::audit;
+use crate::budgets::Rule;
 use crate::lifecycle::{Caps, Defaults};
 use crate::templates;
 use std::time::Duration;
 
 /// Settings of an engine.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Config {
     /// Most sandboxes on this host, in every state, until nothing is left of them.
     pub sandboxes_max: usize,
@@ -20,6 +21,8 @@ pub struct Config {
     pub caps: Caps,
     /// What holds where requests say nothing.
     pub defaults: Defaults,
+    /// Budgets that sandboxes have together, each with a name of its own.
+    pub budgets: Vec<Rule>,
     /// How long a host may take to make a sandbox and start it, its image unpacked included.
     pub create_timeout: Duration,
     /// How long its workspace may take to come in.
@@ -43,6 +46,7 @@ impl Default for Config {
             templates: templates::Limits::default(),
             caps: Caps::default(),
             defaults: Defaults::default(),
+            budgets: Vec::new(),
             create_timeout: Duration::from_secs(600),
             workspace_timeout: Duration::from_secs(3600),
             stop_grace: Duration::from_secs(10),

@@ -10,6 +10,7 @@ pub use volume::VolumeError;
 
 use crate::audit::AuditError;
 use crate::backend::BackendError;
+use crate::budgets::Spent;
 use crate::gateway::{OpenError, PrepareError};
 use crate::inside::InsideError;
 use crate::lifecycle::{CapExceeded, HoldError};
@@ -93,6 +94,9 @@ pub enum CreateError {
         /// The limit.
         sandboxes_max: usize,
     },
+    /// A budget that it would have with others is used up.
+    #[error("{0}")]
+    Spent(Spent),
     /// There is no snapshot of that id.
     #[error("there is no snapshot {id}")]
     NoSnapshot {
@@ -253,6 +257,14 @@ pub enum OperationError {
         /// The flag of what it lacks.
         capability: &'static str,
     },
+    /// A budget of it is used up.
+    #[error("sandbox {id} does not start: {spent}")]
+    Spent {
+        /// The sandbox.
+        id: SandboxId,
+        /// Which, and what of it.
+        spent: Spent,
+    },
     /// Too many requests wait for this sandbox.
     #[error("too many requests wait for sandbox {id}")]
     Busy {
@@ -359,6 +371,23 @@ fn cap_exceeded(error: &CapExceeded) -> ApiError {
     answer.details.field = Some(error.field.to_owned());
     answer.details.limit = Some(error.cap_name.to_owned());
     answer.details.limit_value = Some(error.cap);
+    answer
+}
+
+/// There is more when it is renewed, or when somebody gives more.
+fn spent(error: &dyn std::error::Error, spent: &Spent) -> ApiError {
+    let (next_step, retry) = match (&spent.name, spent.renews_in) {
+        (None, _) => ("give it a larger budget, then ask again", Retry::Unsafe),
+        (Some(_), None) => ("have the operator raise the budget", Retry::Unsafe),
+        (Some(_), Some(time)) => {
+            let after_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            ("ask again when the budget is renewed", Retry::After { after_ms })
+        }
+    };
+    let mut answer = ApiError { retry, ..hopeless(ErrorCode::Capacity, error, next_step) };
+    answer.details.budget.clone_from(&spent.name);
+    answer.details.limit = Some(format!("budget.{}", spent.overdrawn.what));
+    answer.details.limit_value = Some(spent.overdrawn.most);
     answer
 }
 
@@ -482,6 +511,7 @@ impl CreateError {
                 answer.details.limit_value = u64::try_from(*sandboxes_max).ok();
                 answer
             }
+            Self::Spent(which) => spent(self, which),
             Self::NoSnapshot { .. } => {
                 let next_step = "list the snapshots that there are";
                 let mut answer = hopeless(ErrorCode::Invalid, self, next_step);
@@ -561,6 +591,7 @@ impl OperationError {
                 answer.details.capability = Some("network".to_owned());
                 answer
             }
+            Self::Spent { spent: which, .. } => spent(self, which),
             Self::Busy { .. } => ApiError {
                 retry: Retry::After { after_ms: BUSY_RETRY_MS },
                 ..plain(ErrorCode::Capacity, self, "ask again a little later")
@@ -619,6 +650,7 @@ impl OperationError {
             | Self::Prepare { id, .. }
             | Self::Gateway { id, .. }
             | Self::Busy { id }
+            | Self::Spent { id, .. }
             | Self::Hold { id, .. }
             | Self::TooManyExposures { id }
             | Self::Random { id, .. }

@@ -28,6 +28,7 @@ pub mod approvals;
 pub mod archives;
 pub mod audit;
 pub mod backend;
+pub mod budgets;
 pub mod clock;
 mod config;
 mod denials;

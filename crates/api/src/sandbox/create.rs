@@ -1,6 +1,7 @@
 //! Asking for a sandbox. Requests refuse fields that they do not know.
 
 use super::Workspace;
+use crate::budget::Budget;
 use crate::exec::{ExecPattern, PATTERNS_COUNT_MAX};
 use crate::id::SnapshotId;
 use crate::image::ImagePull;
@@ -76,6 +77,10 @@ pub struct CreateSandbox {
     /// What happens to it when; the server's defaults where nothing is said.
     #[serde(default, deserialize_with = "object")]
     pub lifecycle: Lifecycle,
+    /// How much it may use in its whole life. When one of these amounts is used up it is stopped,
+    /// and does not start again before it has a larger budget.
+    #[serde(default, deserialize_with = "object", skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
     /// The files that it begins with; none but its image's where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Workspace>,
@@ -116,6 +121,7 @@ impl Default for CreateSandbox {
             limits: Limits::default(),
             labels: BTreeMap::new(),
             lifecycle: Lifecycle::default(),
+            budget: Budget::default(),
             workspace: None,
             services: Vec::new(),
             exec_ask: Vec::new(),
@@ -299,7 +305,7 @@ impl CreateSandbox {
         ] {
             value.map_or(Ok(()), |found| within(field, found, least, NUMBER_MAX))?;
         }
-        Ok(())
+        self.budget.validate("budget")
     }
 }
 

@@ -49,6 +49,8 @@ pub enum EventKind {
     },
     /// The times of its lifecycle were set anew, and its lease begins again.
     LifecycleSet,
+    /// It was given another budget.
+    BudgetSet,
     /// What it may reach was set.
     NetworkSet,
     /// A port can be reached from outside.

@@ -25,6 +25,7 @@ pub use workspace::{
     CREATE_WITH_ARCHIVE, WORKSPACE_PATH_BYTES_MAX, WORKSPACE_PATH_DEFAULT, Workspace, WorkspaceGit,
 };
 
+use crate::budget::Budget;
 use crate::exec::ExecPattern;
 use crate::id::{SandboxId, SnapshotId};
 use crate::name::SandboxName;
@@ -195,6 +196,9 @@ pub struct Sandbox {
     pub limits: Limits,
     /// Times in force, defaults included.
     pub lifecycle: Lifecycle,
+    /// How much it may use in its whole life.
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
     /// When it was asked for.
     pub created_at: Timestamp,
     /// When it came into its state.

@@ -427,6 +427,7 @@ impl Fake {
             limit_memory: true,
             limit_cpus: true,
             limit_pids: true,
+            measure_cpu: true,
             limit_disk: true,
             user_root: true,
             writable_root: true,

@@ -16,6 +16,7 @@ pub(crate) use progress::Waiting;
 use crate::images::ImageError;
 use crate::usage::Measured;
 use crate::volumes::Mount;
+use atoll_api::budget::Budget;
 use atoll_api::id::{LayerId, SandboxId, VolumeId};
 use atoll_api::image::ImagePull;
 use atoll_api::sandbox::{Env, Limits, Tier};
@@ -101,6 +102,8 @@ pub struct Capabilities {
     pub limit_cpus: bool,
     /// A limit of processes is enforced.
     pub limit_pids: bool,
+    /// Processor time is counted.
+    pub measure_cpu: bool,
     /// A limit of disk space is enforced.
     pub limit_disk: bool,
     /// Commands can run as root inside.
@@ -123,6 +126,11 @@ impl Capabilities {
             (limits.disk_bytes.is_some(), self.limit_disk, "limit_disk"),
         ];
         needs.into_iter().find(|(needed, has, _)| *needed && !has).map(|(.., flag)| flag)
+    }
+
+    /// The flag that a budget needs and that is missing. Memory is counted where it is limited.
+    pub fn lacks_of(&self, budget: &Budget) -> Option<&'static str> {
+        (budget.cpu_us.is_some() && !self.measure_cpu).then_some("measure_cpu")
     }
 }
 

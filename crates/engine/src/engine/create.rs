@@ -15,7 +15,7 @@ use crate::workspace::{Archive, Workspace};
 use atoll_api::exec::User;
 use atoll_api::id::{BuildId, ID_BYTES, SandboxId, SnapshotId};
 use atoll_api::network::NetworkPolicy;
-use atoll_api::sandbox::{CreateSandbox, InvalidRequest, Sandbox, Stage, State, Timeline};
+use atoll_api::sandbox::{CreateSandbox, InvalidRequest, Limits, Sandbox, Stage, State, Timeline};
 use atoll_api::service::{Ready, Service};
 use atoll_egress::secret::carried;
 use std::sync::Arc;
@@ -226,6 +226,28 @@ fn check_services(services: &[Service]) -> Result<(), InvalidRequest> {
     Ok(())
 }
 
+/// Whether its budgets are enforced, and let it begin.
+fn check_budgets(
+    shared: &Shared,
+    request: &CreateSandbox,
+    limits: &Limits,
+) -> Result<(), CreateError> {
+    if let Some(spent) = shared.meter.spent_by(&request.labels) {
+        return Err(CreateError::Spent(spent));
+    }
+    let counts =
+        request.budget.memory_mib_seconds.is_some() || shared.meter.counts_memory(&request.labels);
+    if counts && limits.memory_bytes.is_none() {
+        // Between two looks at it nobody would know how much it has.
+        return Err(InvalidRequest::Malformed {
+            field: "limits.memory_bytes".to_owned(),
+            reason: "is needed where a budget counts memory",
+        }
+        .into());
+    }
+    Ok(())
+}
+
 /// What it may reach: understood, with all secrets that it names kept here.
 fn network(shared: &Shared, request: &CreateSandbox) -> Result<Option<Remembered>, CreateError> {
     let Some(policy) = &request.network else { return Ok(None) };
@@ -302,6 +324,10 @@ fn resolve(
     if let Some(capability) = shared.backend.capabilities().lacks(&limits) {
         return Err(CreateError::Unsupported { tier, capability });
     }
+    if let Some(capability) = shared.backend.capabilities().lacks_of(&request.budget) {
+        return Err(CreateError::Unsupported { tier, capability });
+    }
+    check_budgets(shared, request, &limits)?;
     check_services(&request.services)?;
     let network = network(shared, request)?;
     if !request.volumes.is_empty() && !shared.backend.capabilities().volumes {
@@ -333,6 +359,7 @@ fn resolve(
         limits,
         labels: request.labels.clone(),
         lifecycle,
+        budget: request.budget,
         created_at: now,
         lease_from: now,
         timeline: Timeline::default(),

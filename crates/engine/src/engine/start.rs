@@ -5,6 +5,7 @@ use crate::approvals::{Approvals, Keeper};
 use crate::archives::{self, Archives};
 use crate::audit::Audit;
 use crate::backend::{Alive, Backend, BackendError, KILL_WITHIN};
+use crate::budgets::{self, Ledger};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::directory::Directory;
@@ -79,28 +80,30 @@ impl Engine {
     ) -> Result<Self, StartError> {
         let Outward { gateway, archives } = outward;
         let host = backend.clone();
-        let (host_clock, begun_at) = (clock.clone(), clock.now());
+        let (host_clock, meter_clock, begun_at) = (clock.clone(), clock.clone(), clock.now());
+        let settings = config.clone();
         let beside = path.parent().unwrap_or(Path::new(".")).to_owned();
         let names = KeptNames::of(&beside);
         let state = beside.clone();
         let looked = task::spawn_blocking(move || {
             let (records, known) =
-                Records::open(&path, config.records_bytes_max).map_err(StartError::Records)?;
+                Records::open(&path, settings.records_bytes_max).map_err(StartError::Records)?;
             let inventory = host.inventory().map_err(StartError::Inventory)?;
-            let audit = Audit::open(&beside.join("audit"), config.audit, begun_at);
+            let audit = Audit::open(&beside.join("audit"), settings.audit, begun_at);
             let audit = audit.map_err(StartError::Audit)?;
             let oversight = Oversight::new(host_clock, audit, Secrets::of(beside));
             // What changes from here on by another program is told; those that cannot be read are
             // told to who asks for them.
             drop(oversight.secrets_now());
-            let meter = Meter::new(known.usage, &known.records, begun_at);
+            let ledger = Ledger::new(settings.budgets, &known.drawn);
+            let meter = Meter::new(known.usage, &known.records, ledger, meter_clock);
             let plan = reconcile::plan(known.records, &inventory);
             let taken = snapshots_found(known.snapshots, &*host)?;
             // Of nobody: sandboxes have only those that are written down.
             volumes::clear(&known.volumes, &*host).map_err(StartError::Inventory)?;
             let volumes = Volumes::new(known.volumes);
             let broken_off = templates::broken_off(&known.templates.builds);
-            let templates = Templates::open(config.templates, &state, known.templates);
+            let templates = Templates::open(settings.templates, &state, known.templates);
             let templates = (templates.map_err(StartError::Templates)?, broken_off);
             let (came_true, approvals) = (known.came_true, known.approvals);
             let beside = (taken, templates, volumes);
@@ -116,6 +119,7 @@ impl Engine {
             GatewayKeeper::new(program, oversight, approvals, names.clone(), meter.clone())
         });
         let (gateway, gateway_keeper) = gateway.unzip();
+        let sandboxes_max = config.sandboxes_max;
         let shared = Arc::new(Shared {
             gateway,
             names,
@@ -131,7 +135,7 @@ impl Engine {
             archives: archives.map(Arc::new),
             meter,
             closing: watch::Sender::new(false),
-            directory: Mutex::new(Directory::new(config.sandboxes_max)),
+            directory: Mutex::new(Directory::new(sandboxes_max)),
             came_true,
         });
         let engine = Self { shared, tasks: Mutex::new(JoinSet::new()) };
@@ -145,6 +149,7 @@ impl Engine {
         }
         engine.spawn(keep_approvals(engine.shared.clone(), keeper));
         engine.spawn(keep_usage(engine.shared.clone()));
+        engine.spawn(keep_budgets(engine.shared.clone()));
         if let Some(keeper) = gateway_keeper {
             engine.spawn(keep_gateway(engine.shared.clone(), keeper));
         }
@@ -356,6 +361,11 @@ async fn keep_approvals(shared: Arc<Shared>, keeper: Keeper) {
 /// Keeps what sandboxes use until the engine shuts down, which writes the last of it.
 async fn keep_usage(shared: Arc<Shared>) {
     shared.until_closing(Meter::keep(shared.clone())).await;
+}
+
+/// Has sandboxes stopped whose budgets are used up.
+async fn keep_budgets(shared: Arc<Shared>) {
+    shared.until_closing(budgets::keep(shared.clone())).await;
 }
 
 async fn keep_gateway(shared: Arc<Shared>, mut keeper: GatewayKeeper) {

@@ -27,6 +27,8 @@ pub struct Facts {
     pub created_at: Timestamp,
     /// When its lease began: when it was made, or its lease renewed.
     pub lease_from: Timestamp,
+    /// A budget of it is used up.
+    pub is_overdrawn: bool,
     /// When it last worked or, with a hold that still counts, will have: the hold's end.
     pub works_until: Timestamp,
 }
@@ -36,9 +38,12 @@ pub struct Facts {
 pub struct Due {
     /// What to do.
     pub verb: Verb,
-    /// The field that says so, as in `idle_stop_ms`.
+    /// The field that says so, as in `idle_stop_ms`, or [`OVERDRAWN`].
     pub reason: &'static str,
 }
+
+/// What is said of a sandbox that is stopped for a budget.
+pub const OVERDRAWN: &str = "budget";
 
 /// What to do now, and when to look again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +68,7 @@ pub fn decide(now: Timestamp, lifecycle: &Lifecycle, facts: &Facts) -> Decision 
 }
 
 /// When each time of the lifecycle ends, the deletions first.
-fn deadlines(lifecycle: &Lifecycle, facts: &Facts) -> [Option<(Timestamp, Due)>; 4] {
+fn deadlines(lifecycle: &Lifecycle, facts: &Facts) -> [Option<(Timestamp, Due)>; 5] {
     let deadline = |from: Timestamp, span_ms: Option<u64>, verb, reason| {
         span_ms.map(|ms| (from.after(Duration::from_millis(ms)), Due { verb, reason }))
     };
@@ -84,6 +89,9 @@ fn deadlines(lifecycle: &Lifecycle, facts: &Facts) -> [Option<(Timestamp, Due)>;
             .filter(|_| is_at_rest),
         deadline(facts.state_since, lifecycle.delete_after_ms, Verb::Delete, "delete_after_ms")
             .filter(|_| is_down),
+        // Memory that is frozen is used too.
+        Some((facts.state_since, Due { verb: Verb::Stop, reason: OVERDRAWN }))
+            .filter(|_| facts.is_overdrawn && is_at_rest && !is_down),
         deadline(facts.works_until, lifecycle.idle_stop_ms, Verb::Stop, "idle_stop_ms")
             .filter(|_| may_idle),
     ]

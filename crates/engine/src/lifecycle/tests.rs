@@ -15,7 +15,14 @@ fn exec() -> HoldCause {
 }
 
 fn facts(state: State) -> Facts {
-    Facts { state, state_since: at(0), created_at: at(0), lease_from: at(0), works_until: at(0) }
+    Facts {
+        state,
+        state_since: at(0),
+        created_at: at(0),
+        lease_from: at(0),
+        is_overdrawn: false,
+        works_until: at(0),
+    }
 }
 
 const IDLE_10_S: Lifecycle = Lifecycle {

@@ -10,6 +10,7 @@ use crate::lifecycle::HoldId;
 use crate::records::RecordsError;
 use crate::services::Statuses;
 use crate::state::Verb;
+use atoll_api::budget::Budget;
 use atoll_api::id::{BuildId, SandboxId, SnapshotId};
 use atoll_api::network::NetworkPolicy;
 use atoll_api::sandbox::{HoldCause, Lifecycle, Sandbox};
@@ -31,6 +32,10 @@ pub(crate) enum Command {
     },
     SetLifecycle {
         lifecycle: Lifecycle,
+        reply: Reply<Sandbox>,
+    },
+    SetBudget {
+        budget: Budget,
         reply: Reply<Sandbox>,
     },
     Network {
@@ -72,6 +77,8 @@ pub(crate) enum Command {
         until: oneshot::Receiver<()>,
         reply: Reply<()>,
     },
+    /// A budget of it may be used up.
+    Overdrawn,
     /// Secrets are others than they were.
     SecretsChanged,
     /// Something has worked inside, however short it was.

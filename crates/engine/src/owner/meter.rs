@@ -4,6 +4,8 @@ use super::Owner;
 use crate::usage::Measured;
 use atoll_api::sandbox::State;
 use atoll_api::time::Timestamp;
+use std::num::NonZero;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 /// How long after a start it is looked for the first time; each next time after twice as long.
@@ -11,6 +13,9 @@ const EVERY_MIN: Duration = Duration::from_secs(1);
 
 /// And at last.
 const EVERY_MAX: Duration = Duration::from_secs(30);
+
+/// The same when a budget may be used up sooner.
+const SOON_MIN: Duration = Duration::from_millis(500);
 
 /// When it is looked next, while there are processes.
 #[derive(Debug, Default)]
@@ -22,11 +27,12 @@ impl Metering {
         self.0 = Some((now.after(EVERY_MIN), EVERY_MIN));
     }
 
-    /// It was looked.
-    fn looked(&mut self, now: Timestamp) {
+    /// It was looked, and a budget can be used up this soon.
+    fn looked(&mut self, now: Timestamp, soonest: Option<Duration>) {
         if let Some((next, every)) = &mut self.0 {
             *every = (2 * *every).min(EVERY_MAX);
-            *next = now.after(*every);
+            let soonest = soonest.map_or(EVERY_MAX, |soonest| soonest.max(SOON_MIN));
+            *next = now.after(soonest.min(*every));
         }
     }
 
@@ -54,10 +60,11 @@ impl Owner {
     pub(super) async fn measure(&mut self) -> Option<Measured> {
         let measured = self.call(|backend, id| backend.measure(id)).await.ok();
         let now = self.shared.clock.now();
-        self.metering.looked(now);
         if let Some(measured) = measured {
             self.shared.meter.saw(self.record.id, now, measured);
         }
+        let cpus = available_parallelism().map_or(1, NonZero::get);
+        self.metering.looked(now, self.shared.meter.soonest(self.record.id, cpus));
         measured
     }
 

@@ -203,17 +203,20 @@ impl Owner {
                 reply.give(done.map(|()| self.view.borrow().clone()));
             }
             Command::SetLifecycle { lifecycle, reply } => {
-                let before = self.record.clone();
-                self.record.lifecycle = lifecycle;
-                self.record.lease_from = self.shared.clock.now();
-                let done = self.write(EventKind::LifecycleSet, Fate::Keep).await;
-                if done.is_err() {
-                    self.record = before;
-                }
-                let id = self.record.id;
-                let done = done.map_err(|source| OperationError::Records { id, source });
-                reply.give(done.map(|()| self.view.borrow().clone()));
+                let now = self.shared.clock.now();
+                let set = |record: &mut Record| {
+                    (record.lifecycle, record.lease_from) = (lifecycle, now);
+                };
+                reply.give(self.set(set, EventKind::LifecycleSet).await);
             }
+            Command::SetBudget { budget, reply } => {
+                let set = |record: &mut Record| record.budget = budget;
+                let done = self.set(set, EventKind::BudgetSet).await;
+                self.shared.meter.has_budget(&self.record);
+                reply.give(done);
+            }
+            // It is decided about after every command.
+            Command::Overdrawn => {}
             Command::Network { reply } => self.tell_network(reply),
             Command::SecretsChanged => self.renew_secrets().await,
             Command::SetNetwork { policy, by, reply } => {
@@ -250,6 +253,22 @@ impl Owner {
         }
     }
 
+    /// Changes what is said of it, and writes that down, or nothing changes.
+    async fn set(
+        &mut self,
+        set: impl FnOnce(&mut Record),
+        what: EventKind,
+    ) -> Result<Sandbox, OperationError> {
+        let before = self.record.clone();
+        set(&mut self.record);
+        let written = self.write(what, Fate::Keep).await;
+        if let Err(source) = written {
+            self.record = before;
+            return Err(OperationError::Records { id: self.record.id, source });
+        }
+        Ok(self.view.borrow().clone())
+    }
+
     /// What is due now, and when to look again.
     fn decide(&self) -> Decision {
         let now = self.shared.clock.now();
@@ -259,6 +278,7 @@ impl Owner {
             created_at: self.record.created_at,
             lease_from: self.record.lease_from,
             works_until: self.activity.works_until(),
+            is_overdrawn: self.shared.meter.spent(self.record.id).is_some(),
         };
         let mut decision = lifecycle::decide(now, &self.record.lifecycle, &facts);
         // What has just failed is not tried at once.

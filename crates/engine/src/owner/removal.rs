@@ -160,7 +160,9 @@ impl Owner {
             Command::Do { verb: Verb::Delete, reply } => {
                 reply.give(Ok(self.view.borrow().clone()));
             }
-            Command::Do { reply, .. } | Command::SetLifecycle { reply, .. } => {
+            Command::Do { reply, .. }
+            | Command::SetLifecycle { reply, .. }
+            | Command::SetBudget { reply, .. } => {
                 reply.give(Err(gone));
             }
             Command::Hold { reply, .. } => reply.give(Err(gone)),
@@ -174,6 +176,7 @@ impl Owner {
             Command::Snapshot { reply, .. } => reply.give(Err(gone.into())),
             Command::Restore { reply, .. } => reply.give(Err(gone.into())),
             Command::Release { .. }
+            | Command::Overdrawn
             | Command::SecretsChanged
             | Command::Worked
             | Command::FirstDone { .. } => {}

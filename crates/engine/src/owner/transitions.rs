@@ -3,6 +3,7 @@
 use super::{Creation, CreationFailure, Late, Owner};
 use crate::backend::{Alive, BackendError, KILL_WITHIN, Progress};
 use crate::error::{OperationError, chain, verb_word};
+use crate::lifecycle::OVERDRAWN;
 use crate::records::{Fate, RecordsError};
 use crate::state::{self, Answer, Step, Verb};
 use crate::told;
@@ -22,6 +23,9 @@ impl Owner {
             Answer::Already => return Ok(()),
             Answer::Refuse => return Err(OperationError::WrongState { id, verb, state }),
             Answer::Begin(_) => {}
+        }
+        if let (Verb::Resume, Some(spent)) = (verb, self.shared.meter.spent_of(&self.record)) {
+            return Err(OperationError::Spent { id, spent });
         }
         match verb {
             Verb::Pause => self.pause().await,
@@ -296,8 +300,7 @@ impl Owner {
             Ok(()) => {
                 self.lives_no_more();
                 self.shared.volumes.release(self.record.id);
-                let why = |time| format!("nothing worked in it for as long as {time} says");
-                let cause = self.alone.map(why);
+                let cause = self.alone.map(|reason| self.why(reason));
                 self.settle(Step::Ended, cause, EventKind::Stopped { forced }).await;
                 Ok(())
             }
@@ -306,6 +309,15 @@ impl Owner {
                 Err(self.failed(Verb::Kill, source))
             }
         }
+    }
+
+    /// Why it is stopped though nobody asked, in words.
+    fn why(&self, reason: &str) -> String {
+        let spent = self.shared.meter.spent_of(&self.record).filter(|_| reason == OVERDRAWN);
+        spent.map_or_else(
+            || format!("nothing worked in it for as long as {reason} says"),
+            |spent| spent.to_string(),
+        )
     }
 
     /// Notes that the first process has ended though nobody asked.

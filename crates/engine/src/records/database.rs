@@ -72,6 +72,7 @@ const MIGRATIONS: &[&str] = &[
     super::usage::MIGRATION,
     super::templates::MIGRATION,
     super::volumes::MIGRATION,
+    super::budgets::MIGRATION,
 ];
 
 /// Why the records cannot be opened, read or written.

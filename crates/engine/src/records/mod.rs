@@ -14,6 +14,7 @@
 //! than misreading it. New fields have a serde default; `tests/it/records.rs` reads
 //! files of every version that there was.
 
+mod budgets;
 mod database;
 mod record;
 mod snapshots;
@@ -29,6 +30,7 @@ pub use usage::{GONE_KEPT, LABELS_KEPT};
 pub use volumes::VolumeChange;
 
 use crate::approvals::book as approvals;
+use crate::budgets::Drawn;
 use crate::snapshots::Kept;
 use crate::usage::{Found, Tally, Wanted};
 use crate::volumes::KeptVolume;
@@ -114,6 +116,8 @@ pub struct Known {
     pub snapshots: Vec<Kept>,
     /// What the sandboxes have used.
     pub usage: Vec<Tally>,
+    /// What was drawn on budgets.
+    pub drawn: Vec<Drawn>,
     /// Templates, with all that belongs to them.
     pub templates: KnownTemplates,
     /// Volumes.
@@ -144,6 +148,7 @@ enum Job {
     },
     SaveUsage {
         tallies: Vec<Tally>,
+        drawn: Vec<Drawn>,
         reply: oneshot::Sender<Result<(), RecordsError>>,
     },
     UsageOf {
@@ -183,7 +188,9 @@ impl Records {
         let (approvals, snapshots) = (database.approvals()?, database.snapshots()?);
         let (usage, templates) = (database.usage_of_all()?, database.templates()?);
         let volumes = database.volumes()?;
-        let known = Known { records, came_true, approvals, snapshots, usage, templates, volumes };
+        let drawn = database.drawn()?;
+        let known =
+            Known { records, came_true, approvals, snapshots, usage, drawn, templates, volumes };
         let (jobs, queue) = mpsc::channel(QUEUE);
         let events = broadcast::Sender::new(EVENTS_BEHIND);
         let listeners = events.clone();
@@ -261,13 +268,17 @@ impl Records {
         answer.await.expect("the writer answers every job")
     }
 
-    /// Writes what sandboxes have used.
+    /// Writes what sandboxes have used, and what was drawn on budgets by it.
     ///
     /// # Errors
     /// Nothing was written then.
-    pub async fn save_usage(&self, tallies: Vec<Tally>) -> Result<(), RecordsError> {
+    pub async fn save_usage(
+        &self,
+        tallies: Vec<Tally>,
+        drawn: Vec<Drawn>,
+    ) -> Result<(), RecordsError> {
         let (reply, answer) = oneshot::channel();
-        self.ask(Job::SaveUsage { tallies, reply }).await;
+        self.ask(Job::SaveUsage { tallies, drawn, reply }).await;
         self.written.notify_one();
         answer.await.expect("the writer answers every job")
     }
@@ -388,7 +399,9 @@ fn serve(
                 drop(reply.send(database.save_templates(&changes)));
             }
             Job::Volumes { changes, reply } => drop(reply.send(database.save_volumes(&changes))),
-            Job::SaveUsage { tallies, reply } => drop(reply.send(database.save_usage(&tallies))),
+            Job::SaveUsage { tallies, drawn, reply } => {
+                drop(reply.send(database.save_usage(&tallies, &drawn)));
+            }
             Job::UsageOf { id, reply } => drop(reply.send(database.usage_of(id))),
             Job::Usage { wanted, reply } => drop(reply.send(database.usage(&wanted))),
             Job::Check { reply } => drop(reply.send(database.check_write())),

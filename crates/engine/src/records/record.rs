@@ -4,6 +4,7 @@ use crate::backend::{Spec, VolumePlace};
 use crate::exposure::Exposures;
 use crate::gateway::Remembered;
 use crate::volumes::Mount;
+use atoll_api::budget::Budget;
 use atoll_api::exec::ExecPattern;
 use atoll_api::id::{BuildId, LayerId, SandboxId, SnapshotId};
 use atoll_api::image::ImagePull;
@@ -65,6 +66,9 @@ pub struct Record {
     pub labels: BTreeMap<String, String>,
     /// Times in force.
     pub lifecycle: Lifecycle,
+    /// How much it may use in its whole life.
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
     /// When it was asked for.
     pub created_at: Timestamp,
     /// When its lease began.
@@ -144,6 +148,7 @@ impl Record {
             labels: self.labels.clone(),
             limits: self.limits,
             lifecycle: self.lifecycle,
+            budget: self.budget,
             created_at: self.created_at,
             state_since: self.state_since,
             lease_ends_at: lease_ms.map(|ms| self.lease_from.after(Duration::from_millis(ms))),

@@ -2,6 +2,7 @@
 //! are gone; those before them are added up by their labels.
 
 use super::database::{Database, RecordsError, execute, explain};
+use crate::budgets::Drawn;
 use crate::usage::{Found, Tally, Wanted};
 use atoll_api::id::SandboxId;
 use atoll_api::time::Timestamp;
@@ -71,12 +72,12 @@ fn sums() -> String {
 }
 
 impl Database {
-    /// Writes what sandboxes have used, all of it or nothing, and adds up those that are gone for
+    /// Writes what sandboxes have used and drew on budgets, all of it or nothing, and adds up those that are gone for
     /// long.
     ///
     /// # Errors
     /// Nothing was written then.
-    pub fn save_usage(&mut self, tallies: &[Tally]) -> Result<(), RecordsError> {
+    pub fn save_usage(&mut self, tallies: &[Tally], drawn: &[Drawn]) -> Result<(), RecordsError> {
         let path = self.path.clone();
         let failed = |source| explain(&path, "write", source);
         self.limit_for_more().map_err(failed)?;
@@ -84,6 +85,7 @@ impl Database {
         for tally in tallies {
             save(&transaction, tally).map_err(failed)?;
         }
+        super::budgets::save(&transaction, drawn).map_err(failed)?;
         if tallies.iter().any(|tally| tally.deleted_at.is_some()) {
             add_up(&transaction, GONE_KEPT, LABELS_KEPT).map_err(failed)?;
         }

@@ -2,6 +2,7 @@
 
 use crate::backend::Taken;
 use crate::records::Record;
+use atoll_api::budget::Budget;
 use atoll_api::exec::ExecPattern;
 use atoll_api::id::{BuildId, LayerId, SandboxId, SnapshotId};
 use atoll_api::name::SandboxName;
@@ -60,6 +61,9 @@ pub struct Kept {
     pub env: Env,
     /// Its limits.
     pub limits: Limits,
+    /// How much it could use; who begins with this has as much anew.
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
     /// What ran in it.
     #[serde(default)]
     pub services: Vec<Service>,
@@ -131,6 +135,7 @@ impl Kept {
             tier: record.tier,
             env: record.env.clone(),
             limits: record.limits,
+            budget: record.budget,
             services: record.services.clone(),
             workspace: record.workspace.clone(),
             exec_ask: record.exec_ask.clone(),
@@ -174,6 +179,13 @@ impl Kept {
             cpus_milli: asked.cpus_milli.or(had.cpus_milli),
             pids: asked.pids.or(had.pids),
             disk_bytes: asked.disk_bytes.or(had.disk_bytes),
+        };
+        let (asked, had) = (request.budget, self.budget);
+        filled.budget = Budget {
+            cpu_us: asked.cpu_us.or(had.cpu_us),
+            memory_mib_seconds: asked.memory_mib_seconds.or(had.memory_mib_seconds),
+            bytes_sent: asked.bytes_sent.or(had.bytes_sent),
+            bytes_received: asked.bytes_received.or(had.bytes_received),
         };
         if filled.services.is_empty() {
             filled.services.clone_from(&self.services);

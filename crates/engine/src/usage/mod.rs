@@ -12,17 +12,21 @@ mod tally;
 pub(crate) use tally::since;
 pub use tally::{Measured, Tally};
 
+use crate::budgets::{Ledger, Spent};
+use crate::clock::Clock;
 use crate::engine::{Engine, Shared};
 use crate::error::OperationError;
 use crate::owner::Command;
 use crate::records::{Record, Records, RecordsError};
+use atoll_api::budget::{Budget, SharedBudget};
 use atoll_api::id::SandboxId;
 use atoll_api::sandbox::{Cursor, InvalidRequest};
 use atoll_api::time::Timestamp;
 use atoll_api::usage::{ListUsage, Usage, UsagePage, UsageTotal};
 use atoll_egress::control::Counts;
 use disk::Disks;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -38,18 +42,29 @@ const LATE: Duration = Duration::from_secs(60);
 /// How long its owner and the gateway may take to say what a sandbox uses now.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
 
-/// The tallies of all sandboxes that are there.
-#[derive(Debug, Default)]
+/// The tallies of all sandboxes that are there, and what they draw on budgets.
 pub(crate) struct Meter {
+    clock: Arc<dyn Clock>,
+    /// Locked before the ledger, where both are.
     book: Mutex<HashMap<SandboxId, Entry>>,
+    ledger: Mutex<Ledger>,
     changed: Notify,
+    overdrawn: Notify,
     disks: Disks,
 }
 
 #[derive(Debug)]
 struct Entry {
     tally: Tally,
+    /// Its own.
+    budget: Budget,
     is_written: bool,
+}
+
+impl Entry {
+    fn of(record: &Record) -> Self {
+        Self { tally: Tally::of(record), budget: record.budget, is_written: true }
+    }
 }
 
 /// What is asked of the records.
@@ -74,26 +89,93 @@ pub struct Found {
     pub total: UsageTotal,
 }
 
+impl fmt::Debug for Meter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Meter(..)")
+    }
+}
+
 impl Meter {
     /// Goes on from what is kept. Sandboxes of which there is no record are gone.
-    pub(crate) fn new(kept: Vec<Tally>, records: &[Record], now: Timestamp) -> Self {
+    pub(crate) fn new(
+        kept: Vec<Tally>,
+        records: &[Record],
+        ledger: Ledger,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let entry = |mut tally: Tally| {
-            let is_there = records.iter().any(|record| record.id == tally.id);
-            if !is_there {
-                tally.deleted_at = Some(now);
+            let record = records.iter().find(|record| record.id == tally.id);
+            if record.is_none() {
+                tally.deleted_at = Some(clock.now());
             }
-            (tally.id, Entry { tally, is_written: is_there })
+            let budget = record.map_or_else(Budget::default, |record| record.budget);
+            (tally.id, Entry { tally, budget, is_written: record.is_some() })
         };
-        let book: HashMap<_, _> = kept.into_iter().map(entry).collect();
-        let meter = Self { book: Mutex::new(book), ..Self::default() };
-        meter.changed.notify_one();
-        meter
+        let book = Mutex::new(kept.into_iter().map(entry).collect());
+        let (changed, overdrawn, disks) = (Notify::new(), Notify::new(), Disks::default());
+        changed.notify_one();
+        Self { clock, book, ledger: Mutex::new(ledger), changed, overdrawn, disks }
     }
 
     /// A sandbox is there.
     pub(crate) fn knows(&self, record: &Record) {
-        let new = || Entry { tally: Tally::of(record), is_written: true };
-        self.lock().entry(record.id).or_insert_with(new);
+        self.lock().entry(record.id).or_insert_with(|| Entry::of(record));
+    }
+
+    /// It has another budget.
+    pub(crate) fn has_budget(&self, record: &Record) {
+        let mut book = self.lock();
+        book.entry(record.id).or_insert_with(|| Entry::of(record)).budget = record.budget;
+    }
+
+    /// The budget of a sandbox that is used up: its own, or one that it has with others.
+    pub(crate) fn spent(&self, id: SandboxId) -> Option<Spent> {
+        let book = self.lock();
+        let entry = book.get(&id)?;
+        self.spent_of_entry(entry)
+    }
+
+    /// The same of one of which nothing may be known yet.
+    pub(crate) fn spent_of(&self, record: &Record) -> Option<Spent> {
+        self.spent(record.id).or_else(|| self.spent_by(&record.labels))
+    }
+
+    /// The budget that is used up, of those that sandboxes with these labels have together.
+    pub(crate) fn spent_by(&self, labels: &BTreeMap<String, String>) -> Option<Spent> {
+        self.ledger().spent(labels, self.clock.now())
+    }
+
+    /// What the API shows of the budgets that sandboxes have together.
+    pub(crate) fn budgets(&self) -> Vec<SharedBudget> {
+        self.ledger().view(self.clock.now())
+    }
+
+    /// The budget of such labels that counts memory.
+    pub(crate) fn counts_memory(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.ledger().counts_memory(labels)
+    }
+
+    /// Waits until a sandbox may have used up a budget.
+    pub(crate) async fn overdrawn(&self) {
+        self.overdrawn.notified().await;
+    }
+
+    /// Soonest that a sandbox can have used up the processor time that it may, if `cpus` work for
+    /// it, or for all that it shares a budget with.
+    pub(crate) fn soonest(&self, id: SandboxId, cpus: usize) -> Option<Duration> {
+        let book = self.lock();
+        let Entry { tally, budget, .. } = book.get(&id)?;
+        let used = tally.cpu_us.unwrap_or(0);
+        let own = budget.cpu_us.map(|most| most.saturating_sub(used));
+        let shared = self.ledger().cpu_us_left(&tally.labels, self.clock.now());
+        let left_us = own.into_iter().chain(shared).min()?;
+        Some(Duration::from_micros(left_us / u64::try_from(cpus.max(1)).unwrap_or(u64::MAX)))
+    }
+
+    fn spent_of_entry(&self, entry: &Entry) -> Option<Spent> {
+        let own = entry.budget.overdrawn(&entry.tally.used());
+        own.map(|overdrawn| Spent { name: None, overdrawn, renews_in: None })
+            .or_else(|| self.spent_by(&entry.tally.labels))
     }
 
     /// Its processes are about to be started.
@@ -132,11 +214,22 @@ impl Meter {
     }
 
     fn change(&self, id: SandboxId, change: impl FnOnce(&mut Tally)) {
-        if let Some(entry) = self.lock().get_mut(&id) {
-            change(&mut entry.tally);
-            entry.is_written = false;
-            self.changed.notify_one();
+        let mut book = self.lock();
+        let Some(entry) = book.get_mut(&id) else { return };
+        let before = entry.tally.used();
+        change(&mut entry.tally);
+        entry.is_written = false;
+        let more = entry.tally.used().less(before);
+        self.ledger().draw(&entry.tally.labels, more, self.clock.now());
+        if self.spent_of_entry(entry).is_some() {
+            self.overdrawn.notify_one();
         }
+        self.changed.notify_one();
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        // As below.
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SandboxId, Entry>> {
@@ -175,11 +268,12 @@ impl Meter {
                 })
                 .collect()
         };
-        if tallies.is_empty() {
+        let drawn = self.ledger().take_unwritten();
+        if tallies.is_empty() && drawn.is_empty() {
             return Ok(());
         }
         let ids: Vec<SandboxId> = tallies.iter().map(|tally| tally.id).collect();
-        let written = records.save_usage(tallies).await;
+        let written = records.save_usage(tallies, drawn.clone()).await;
         let mut book = self.lock();
         if written.is_err() {
             for id in ids {
@@ -187,6 +281,7 @@ impl Meter {
                     entry.is_written = false;
                 }
             }
+            self.ledger().give_back(&drawn);
             self.changed.notify_one();
         }
         let is_over = |at: Timestamp| now.since(at) > LATE;

@@ -110,22 +110,23 @@ impl Tally {
         self.network = Some(added(self.network.unwrap_or_default(), more));
     }
 
-    /// What the API shows of it.
-    pub fn view(&self) -> Usage {
+    /// What it has used, as the API shows it.
+    pub fn used(&self) -> Used {
         let memory_mib_seconds = self
             .memory_byte_us
             .map(|all| u64::try_from(all / (1_000_000 << 20)).unwrap_or(u64::MAX));
+        Used { cpu_us: self.cpu_us, memory_mib_seconds, network: self.network.map(network) }
+    }
+
+    /// What the API shows of it.
+    pub fn view(&self) -> Usage {
         Usage {
             sandbox_id: self.id,
             name: self.name.clone(),
             labels: self.labels.clone(),
             created_at: self.created_at,
             deleted_at: self.deleted_at,
-            used: Used {
-                cpu_us: self.cpu_us,
-                memory_mib_seconds,
-                network: self.network.map(network),
-            },
+            used: self.used(),
             disk: None,
         }
     }

@@ -5,6 +5,7 @@
 
 mod alone;
 mod archives;
+mod budgets;
 mod callers;
 mod container;
 mod depth;

@@ -61,6 +61,7 @@ fn record(n: u8, name: Option<&str>) -> Record {
         limits: Limits { pids: Some(100), ..Limits::default() },
         labels: [("team".to_owned(), "red".to_owned())].into(),
         lifecycle: Lifecycle { lease_ms: Some(60_000), ..Lifecycle::default() },
+        budget: atoll_api::budget::Budget::default(),
         created_at: Timestamp::from_unix_us(1_800_000_000_000_000).unwrap(),
         lease_from: Timestamp::from_unix_us(1_800_000_000_000_000).unwrap(),
         timeline: Timeline { accepted_us: Some(12), ..Timeline::default() },

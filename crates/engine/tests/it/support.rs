@@ -59,7 +59,9 @@ impl World {
 
     pub(crate) async fn start_with(&self, backend: Fake) -> Engine {
         let backend = Arc::new(backend);
-        Engine::start(self.config, backend, self.clock.clone(), self.records()).await.unwrap()
+        Engine::start(self.config.clone(), backend, self.clock.clone(), self.records())
+            .await
+            .unwrap()
     }
 
     /// Fails unless what is on the host is what the engine lists.

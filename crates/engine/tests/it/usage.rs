@@ -169,7 +169,7 @@ fn those_that_are_long_gone_are_added_up_and_the_file_does_not_grow() {
     let all = GONE_KEPT + 100;
     let tallies: Vec<Tally> =
         (0..all).map(|n| gone(n, &team(if n % 4 == 0 { "red" } else { "blue" }))).collect();
-    database.save_usage(&tallies).unwrap();
+    database.save_usage(&tallies, &[]).unwrap();
     let wanted = |labels: &[(&str, String)]| Wanted {
         labels: labels.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect(),
         behind: None,
@@ -191,9 +191,9 @@ fn those_that_are_long_gone_are_added_up_and_the_file_does_not_grow() {
     let many = LABELS_KEPT + 50;
     let tallies: Vec<Tally> =
         (all..all + many).map(|n| gone(n, &[("job", n.to_string())])).collect();
-    database.save_usage(&tallies).unwrap();
+    database.save_usage(&tallies, &[]).unwrap();
     let later: Vec<Tally> = (0..GONE_KEPT).map(|n| gone(all + many + n, &team("blue"))).collect();
-    database.save_usage(&later).unwrap();
+    database.save_usage(&later, &[]).unwrap();
     let found = database.usage(&wanted(&[])).unwrap();
     assert_eq!(found.tallies.len(), GONE_KEPT as usize);
     let sum = u64::from(all + many + GONE_KEPT);
@@ -201,7 +201,7 @@ fn those_that_are_long_gone_are_added_up_and_the_file_does_not_grow() {
     let blue = database.usage(&wanted(&team("blue"))).unwrap();
     assert_eq!(blue.total.sandboxes, u64::from(all) * 3 / 4 + u64::from(GONE_KEPT));
     // Nothing is done twice.
-    database.save_usage(&later).unwrap();
+    database.save_usage(&later, &[]).unwrap();
     assert_eq!(database.usage(&wanted(&[])).unwrap().total, found.total);
     let labels: BTreeMap<String, String> = BTreeMap::new();
     assert!(found.tallies.iter().all(|tally| tally.labels != labels));
@@ -212,9 +212,9 @@ fn what_never_used_anything_and_is_gone_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut database = Database::open(&folder.path().join("records.sqlite")).unwrap();
     let there = Tally { deleted_at: None, cpu_us: None, network: None, ..gone(1, &[]) };
-    database.save_usage(std::slice::from_ref(&there)).unwrap();
+    database.save_usage(std::slice::from_ref(&there), &[]).unwrap();
     assert_eq!(database.usage_of_all().unwrap(), std::slice::from_ref(&there));
-    database.save_usage(&[Tally { deleted_at: Some(there.created_at), ..there }]).unwrap();
+    database.save_usage(&[Tally { deleted_at: Some(there.created_at), ..there }], &[]).unwrap();
     let found = database.usage(&Wanted { count: 9, ..Wanted::default() }).unwrap();
     assert_eq!((found.tallies.len(), found.total.sandboxes), (0, 0));
 }

@@ -44,6 +44,7 @@ async fn capabilities(_: Reader, State(app): State<Arc<App>>) -> Json<Capabiliti
             limit_memory: can.limit_memory,
             limit_cpus: can.limit_cpus,
             limit_pids: can.limit_pids,
+            measure_cpu: can.measure_cpu,
             limit_disk: can.limit_disk,
             user_root: can.user_root,
             writable_root: can.writable_root,

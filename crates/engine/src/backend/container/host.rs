@@ -319,8 +319,11 @@ pub(super) fn capabilities(layout: &Layout, can_write_root: bool) -> Capabilitie
     let all = cgroup::Limits { memory_bytes: Some(1 << 30), pids: Some(1000), cpus: Some(1.0) };
     let missing = cgroup::plan(layout, "atoll-probe", &all).unenforced;
     let has = |limit| !missing.iter().any(|one| one.limit == limit);
+    let has_group = cgroup::plan(layout, "atoll-probe", &cgroup::Limits::default()).has_unified();
     Capabilities {
-        pause: cgroup::plan(layout, "atoll-probe", &cgroup::Limits::default()).has_unified(),
+        pause: has_group,
+        // Every group of v2 counts it, with a controller or without.
+        measure_cpu: has_group,
         limit_memory: has(cgroup::Limit::Memory),
         limit_cpus: has(cgroup::Limit::Cpu),
         limit_pids: has(cgroup::Limit::Pids),

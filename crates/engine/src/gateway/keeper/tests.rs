@@ -2,6 +2,7 @@ use super::super::Wish;
 use super::*;
 use crate::approvals::Approvals;
 use crate::audit::{Audit, Filter, Limits};
+use crate::budgets::Ledger;
 use crate::clock::{Clock as _, ManualClock};
 use crate::usage::Tally;
 use atoll_api::id::ID_BYTES;
@@ -66,7 +67,8 @@ impl Case {
         let audit = Audit::open(&state.path().join("audit"), Limits::default(), clock.now());
         let secrets = Secrets::of(state.path().to_owned());
         let oversight = Arc::new(Oversight::new(clock.clone(), audit.unwrap(), secrets));
-        let meter = Arc::new(Meter::new(vec![nothing_used()], &[], clock.now()));
+        let meter =
+            Arc::new(Meter::new(vec![nothing_used()], &[], Ledger::default(), clock.clone()));
         let (approvals, _) = Approvals::new(Vec::new(), oversight.clone());
         let kept = Kept::of(state.path());
         let program =

@@ -39,8 +39,8 @@ fn a_sandbox_is_created_used_stopped_started_and_deleted() {
         assert_eq!(engine.resume(id).await.unwrap().state, State::Running);
         assert_eq!(guest.sh("cat file").text(), "kept\n");
         engine.delete(id).await.unwrap();
-        assert!(!guest.is_there());
         eventually("nothing is left", || machine.left().is_empty()).await;
+        assert!(!guest.is_there());
         engine.shutdown().await;
     });
 }
