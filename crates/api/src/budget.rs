@@ -5,6 +5,7 @@
 //! What is used is what [`crate::usage`] tells, so only processor time that was used counts, not
 //! how long a sandbox was there.
 
+use crate::policy::{Bytes, ValueError, parse_duration};
 use crate::sandbox::{InvalidRequest, NUMBER_MAX, within};
 use crate::time::Timestamp;
 use crate::usage::Used;
@@ -84,6 +85,55 @@ impl Budget {
         })
     }
 
+    /// Reads one amount as people write it: `cpu=TIME`, `memory=SIZE*TIME`, `sent=SIZE` or
+    /// `received=SIZE`.
+    ///
+    /// # Errors
+    /// Says what it has to look like.
+    pub fn parse_amount(text: &str) -> Result<Self, String> {
+        let form = "write cpu=TIME, memory=SIZE*TIME, sent=SIZE or received=SIZE";
+        let (name, value) = text.split_once('=').ok_or(form)?;
+        let size = |value: &str| value.parse().map(|Bytes(bytes)| Some(bytes));
+        let mut budget = Self::default();
+        match name {
+            "cpu" => {
+                let time = parse_duration(value).map_err(|error| error.to_string())?;
+                budget.cpu_us = u64::try_from(time.as_micros()).ok();
+            }
+            "memory" => budget.memory_mib_seconds = Some(parse_memory(value)?),
+            "sent" => budget.bytes_sent = size(value).map_err(|error| error.to_string())?,
+            "received" => budget.bytes_received = size(value).map_err(|error| error.to_string())?,
+            _ => return Err(form.to_owned()),
+        }
+        budget.validate("it").map_err(|error| error.to_string())?;
+        Ok(budget)
+    }
+
+    /// Both together; nothing if both have the same amount.
+    pub fn and(self, other: Self) -> Option<Self> {
+        let both = |one: Option<u64>, other: Option<u64>| match (one, other) {
+            (Some(_), Some(_)) => None,
+            (one, other) => Some(one.or(other)),
+        };
+        Some(Self {
+            cpu_us: both(self.cpu_us, other.cpu_us)?,
+            memory_mib_seconds: both(self.memory_mib_seconds, other.memory_mib_seconds)?,
+            bytes_sent: both(self.bytes_sent, other.bytes_sent)?,
+            bytes_received: both(self.bytes_received, other.bytes_received)?,
+        })
+    }
+
+    /// What this says, and what the other says where this says nothing.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            cpu_us: self.cpu_us.or(other.cpu_us),
+            memory_mib_seconds: self.memory_mib_seconds.or(other.memory_mib_seconds),
+            bytes_sent: self.bytes_sent.or(other.bytes_sent),
+            bytes_received: self.bytes_received.or(other.bytes_received),
+        }
+    }
+
     /// Checks what can be judged without knowing the server. `field` is where it stands.
     ///
     /// # Errors
@@ -93,6 +143,20 @@ impl Budget {
             most.map_or(Ok(()), |most| within(&format!("{field}.{name}"), most, 1, NUMBER_MAX))
         })
     }
+}
+
+/// Reads memory times how long, as in `2GiB*1h`, and gives MiB times seconds.
+///
+/// # Errors
+/// Says what it has to look like.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    let (size, time) = text
+        .split_once('*')
+        .ok_or_else(|| format!("{text} is no memory over time: write SIZE*TIME, as in 2GiB*1h"))?;
+    let Bytes(bytes) = size.parse().map_err(|error: ValueError| error.to_string())?;
+    let time = parse_duration(time).map_err(|error| error.to_string())?;
+    let all = u128::from(bytes) * time.as_millis() / (1000 << 20);
+    u64::try_from(all).map_err(|_| format!("{text} is too much"))
 }
 
 /// For how long a budget of a server is, each time.
@@ -194,6 +258,28 @@ mod tests {
             assert_eq!((found.what, found.used), (what, used_up));
             assert_eq!(budget.overdrawn(&Used::default()), None);
         }
+    }
+
+    #[test]
+    fn amounts_are_read_as_people_write_them() {
+        for (text, budget) in [
+            ("cpu=1m", Budget { cpu_us: Some(60_000_000), ..Budget::default() }),
+            (
+                "memory=2GiB*1h",
+                Budget { memory_mib_seconds: Some(2048 * 3600), ..Budget::default() },
+            ),
+            ("sent=1KiB", Budget { bytes_sent: Some(1024), ..Budget::default() }),
+            ("received=5", Budget { bytes_received: Some(5), ..Budget::default() }),
+        ] {
+            assert_eq!(Budget::parse_amount(text), Ok(budget));
+            assert_eq!(budget.and(budget), None, "said twice");
+        }
+        for text in
+            ["", "cpu", "cpu=", "cpu=0s", "disk=1", "memory=1GiB", "memory=1*2*3s", "sent=-1"]
+        {
+            assert!(Budget::parse_amount(text).is_err(), "{text}");
+        }
+        assert!(parse_memory("16777215TiB*100000d").is_err());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::body::Upload;
 use crate::client::{Client, Path, json};
 use crate::error::ClientError;
+use atoll_api::budget::{Budget, Budgets};
 use atoll_api::denial::DenialPage;
 use atoll_api::name::SandboxName;
 use atoll_api::network::NetworkPolicy;
@@ -206,6 +207,23 @@ impl Client {
     ) -> Result<Sandbox, ClientError> {
         let path = Path::sandbox(sandbox, &["lifecycle"]);
         self.tell(Method::PUT, path, lifecycle).await.map(|(_, sandbox)| sandbox)
+    }
+
+    /// Gives it another budget of its own.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn set_budget(&self, sandbox: &str, budget: &Budget) -> Result<Sandbox, ClientError> {
+        let path = Path::sandbox(sandbox, &["budget"]);
+        self.tell(Method::PUT, path, budget).await.map(|(_, sandbox)| sandbox)
+    }
+
+    /// The budgets that sandboxes have together.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn list_budgets(&self) -> Result<Budgets, ClientError> {
+        self.ask(Method::GET, Path::of(&["budgets"])).await
     }
 
     /// Does something to it, and gives it as it is then.

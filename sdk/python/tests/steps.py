@@ -14,6 +14,7 @@ from typing import Any
 import atoll
 from atoll import NetworkBudgets, NetworkPolicy, NetworkSecret, VolumeMount
 from atoll.models import Dropped, Finished, Lifecycle, Output, Ready, Replacement, Service, Started
+from atoll.usage import Budget
 
 from compare import difference, octets, plain
 from serving import Proxy, Server, wait_until
@@ -221,6 +222,8 @@ class Player:
                 made["command" if "pattern" in given else "id"] = value
             elif name == "lifecycle":
                 made[name] = Lifecycle(**value)
+            elif name == "budget":
+                made[name] = Budget(**value)
             elif name in ("idle_stop_ms", "lease_ms"):
                 made["lifecycle"] = Lifecycle(**given)
             elif name in ("network", "policy"):

@@ -19,8 +19,8 @@ import httpx
 import pytest
 
 import atoll
-from atoll import errors, images, models, network, oversight, volumes
-from atoll import NetworkBudgets, NetworkPolicy, NetworkSecret
+from atoll import errors, images, models, network, oversight, usage, volumes
+from atoll import Budget, NetworkBudgets, NetworkPolicy, NetworkSecret
 from atoll.models import HttpAnswer, Lifecycle, Limits, Ready, ReadyLine, Replacement, Service, Workspace, WorkspaceGit
 
 import openapi
@@ -111,6 +111,7 @@ LITERALS = {
     "GrantScope": oversight.GrantScope,
     "ImagePull": images.ImagePull,
     "VolumeAccess": volumes.VolumeAccess,
+    "BudgetPeriod": usage.BudgetPeriod,
 }
 
 NAMES = ("approvals", "audit", "client", "events", "execs", "files", "git", "images", "sandbox", "secrets", "snapshots", "volumes")
@@ -240,6 +241,7 @@ def keep_and_fork(client: atoll.Atoll, sandbox: atoll.Sandbox, making: dict[str,
 def do_everything(client: atoll.Atoll, folder: Path) -> None:
     """Calls every verb with all that it takes."""
     limits = Limits(pids=1, memory_bytes=1, cpus_milli=1, disk_bytes=1)
+    budget = Budget(cpu_us=1, memory_mib_seconds=1, bytes_sent=1, bytes_received=1)
     lifecycle = Lifecycle(lease_ms=1, idle_stop_ms=1, delete_after_ms=1, max_lifetime_ms=1)
     making: dict[str, Any] = {
         "image": "x",
@@ -249,6 +251,7 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
         "labels": {"a": "b"},
         "limits": limits,
         "lifecycle": lifecycle,
+        "budget": budget,
         "services": services(),
         "network": policy(),
         "exec_ask": ["git push *"],
@@ -262,6 +265,7 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
     next(client.events(after=1))
     next(sandbox.events(after=1))
     client.capabilities()
+    client.budgets()
     client.usage(labels={"a": "b"}, page_count=1, cursor="x")
     client.health()
     client.keys.create("run", note="x")
@@ -273,6 +277,7 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
     of_image = ("image", "image_pull", "snapshot")
     keep_and_fork(client, sandbox, {name: one for name, one in making.items() if name not in of_image})
     sandbox.set_lifecycle(lifecycle)
+    sandbox.set_budget(budget)
     sandbox.network()
     sandbox.set_network(policy())
     sandbox.denials(cursor=1)

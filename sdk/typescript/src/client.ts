@@ -24,6 +24,8 @@ import type {
   SandboxState,
   Schemas,
   Scope,
+  Budgets,
+  SharedBudget,
   UsagePage,
 } from "./types.ts";
 
@@ -164,6 +166,12 @@ export class Atoll {
     const { labels, pageCount: page_count, cursor } = options;
     const label = Object.entries(labels ?? {}).map(([name, value]) => `${name}=${value}`);
     return this.#transport.json({ method: "GET", path: "/v1/usage", query: { label, page_count, cursor } });
+  }
+
+  /** The budgets that sandboxes with certain labels have together, with what was used of them. */
+  async budgets(): Promise<SharedBudget[]> {
+    const found: Budgets = await this.#transport.json({ method: "GET", path: "/v1/budgets" });
+    return found.budgets;
   }
 
   /** Tells what can be asked of the server. */

@@ -12,6 +12,7 @@ import { type Request, SILENCE_MS, type Transport } from "./transport.ts";
 import type {
   Command,
   Event,
+  Budget,
   Lifecycle,
   Missed,
   NetworkPolicy,
@@ -131,6 +132,11 @@ export class Sandbox {
   /** Sets the times of its lifecycle, and begins its lease anew. */
   async setLifecycle(lifecycle: Lifecycle): Promise<SandboxInfo> {
     return this.#took({ method: "PUT", path: "/lifecycle", json: lifecycle });
+  }
+
+  /** Gives it another budget, which may be empty. What it has used counts on. */
+  async setBudget(budget: Budget): Promise<SandboxInfo> {
+    return this.#took({ method: "PUT", path: "/budget", json: budget });
   }
 
   /** Tells how it is, as it says itself and as it is seen from outside. */

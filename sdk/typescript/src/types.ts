@@ -49,6 +49,9 @@ export type Decided = Schemas["Decided"];
 /** What one sandbox has used. */
 export type Usage = Schemas["Usage"];
 /** What sandboxes have used, the oldest first, and all together. */
+export type Budget = Schemas["Budget"];
+export type Budgets = Schemas["Budgets"];
+export type SharedBudget = Schemas["SharedBudget"];
 export type UsagePage = Schemas["UsagePage"];
 /** Amounts that only grow. */
 export type Used = Schemas["Used"];

@@ -247,6 +247,7 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
     env: { A: "b" },
     labels: { a: "b" },
     limits: { memoryBytes: 1 },
+    budget: { cpuUs: 1, memoryMibSeconds: 1, bytesSent: 1, bytesReceived: 1 },
     lifecycle: { leaseMs: 1, idleStopMs: 1, deleteAfterMs: 1, maxLifetimeMs: 1 },
     services: [{ name: "web", shell: "true" }],
     workspace: { path: "/x", git: { url: "/y" } },
@@ -261,6 +262,7 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
   await first(client.list({ states: ["running"], labels: { a: "b" }, pageCount: 1 }));
   await first(client.events({ after: 1 }));
   await client.capabilities();
+  await client.budgets();
   await client.usage({ labels: { a: "b" }, pageCount: 1, cursor: "x" });
   await client.health();
   await client.keys.create("read", { note: "x" });
@@ -276,6 +278,7 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
   await sandbox.stop();
   await sandbox.kill();
   await sandbox.setLifecycle(making.lifecycle);
+  await sandbox.setBudget(making.budget);
   await sandbox.network();
   await sandbox.setNetwork(POLICY);
   await sandbox.health();

@@ -97,6 +97,7 @@ const VERBS: Record<string, (on: Targets, given: Arguments) => unknown> = {
   stop: ({ sandbox }) => sandbox.stop(),
   kill: ({ sandbox }) => sandbox.kill(),
   delete: ({ sandbox }) => sandbox.delete(),
+  set_budget: ({ sandbox }, given) => sandbox.setBudget(given.budget),
   set_lifecycle: ({ sandbox }, given) => sandbox.setLifecycle(given),
   snapshot: ({ sandbox }, given) => sandbox.snapshot(given),
   fork: ({ sandbox }, given) => sandbox.fork(given),

@@ -4,6 +4,7 @@ mod act;
 mod apply;
 mod approvals;
 mod archive;
+mod budget;
 mod completions;
 mod cp;
 mod create;
@@ -33,7 +34,7 @@ mod template;
 mod usage;
 mod volume;
 mod wait;
-mod wanted;
+pub(crate) mod wanted;
 
 use crate::error::CliError;
 use crate::status::Status;
@@ -78,6 +79,7 @@ pub(crate) enum Command {
     Delete(act::Args),
     Events(events::Args),
     Usage(usage::Args),
+    Budget(budget::Args),
     Approvals(approvals::Args),
     Image(image::Args),
     Template(template::Args),
@@ -120,6 +122,7 @@ impl Command {
             Self::Delete(args) => act::run(args, Verb::Delete),
             Self::Events(args) => events::run(args),
             Self::Usage(args) => usage::run(args),
+            Self::Budget(args) => budget::run(args),
             Self::Approvals(args) => approvals::run(args),
             Self::Image(args) => image::run(args),
             Self::Template(args) => template::run(args),

@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// with USER:PASSWORD@ in it: arguments can be seen by every user of the machine.
     #[arg(long, value_name = "URL")]
     upstream_proxy: Option<OsString>,
+    /// A file with defaults and caps of sandboxes, limits of builds, and budgets: see docs/serve.md
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// How the log on stderr is written
     #[arg(long, value_enum, default_value = "text")]
     log_format: Format,
@@ -151,8 +154,17 @@ fn proxy(flag: Option<OsString>) -> Result<Option<UpstreamProxy>, CliError> {
 
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     let Args { state, socket, listen, print_key, sandboxes_max, upstream_proxy, .. } = args;
-    let Args { server_name, images, archives, previews, log_format, log_level, detached, .. } =
-        args;
+    let Args {
+        config,
+        server_name,
+        images,
+        archives,
+        previews,
+        log_format,
+        log_level,
+        detached,
+        ..
+    } = args;
     if detached {
         // One that leads a session already has none to leave.
         rustix::process::setsid().ok();
@@ -171,6 +183,7 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         first_key: if print_key { serve::FirstKey::Print } else { serve::FirstKey::Keep },
         sandboxes_max: sandboxes_max.map(NonZeroUsize::get),
         proxy: proxy(upstream_proxy)?,
+        config,
         images: serve::images::Wanted {
             logins: images.registry_config,
             bytes_max: images.images_max.map(|size| size.0),

@@ -1,9 +1,11 @@
 //! Flags that say what a sandbox is to be like, whatever it is made of.
 
+use super::budget::together;
 use super::network::Reach;
 use super::volume;
 use crate::error::CliError;
 use crate::policy::load::exec_ask;
+use atoll_api::budget::Budget;
 use atoll_api::exec::ExecPattern;
 use atoll_api::policy::{Bytes, Cpus, parse_duration};
 use atoll_api::sandbox::{CreateSandbox, Env, Lifecycle, Limits};
@@ -48,6 +50,10 @@ pub(crate) struct Wanted {
     /// Space on disk beyond the image, as in 4GiB
     #[arg(long, value_name = "SIZE")]
     disk: Option<Bytes>,
+    /// How much it may use in its whole life, as in cpu=2h, memory=4GiB*8h, sent=1GiB or
+    /// received=1GiB: then it is stopped; may be repeated
+    #[arg(long, value_name = "AMOUNT", value_parser = Budget::parse_amount)]
+    budget: Vec<Budget>,
     /// Delete it after this time unless the lease is renewed, as in 2h
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     lease: Option<Duration>,
@@ -110,6 +116,7 @@ impl Wanted {
                 delete_after_ms: self.delete_after.map(ms),
                 max_lifetime_ms: self.max_lifetime.map(ms),
             },
+            budget: together(&self.budget)?,
             ..CreateSandbox::default()
         })
     }

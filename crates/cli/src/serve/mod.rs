@@ -6,6 +6,7 @@
 //! | how the unix socket is taken and given back | [`socket`] |
 //! | which images there are | [`images`] |
 //! | where snapshots are archived | [`archives`] |
+//! | what the operator decides about all of them | [`config`] |
 //! | how many sandboxes and connections there may be | [`capacity`] |
 //! | what is logged | [`log`] |
 //! | by which names it is asked | [`name`] |
@@ -17,6 +18,7 @@
 
 pub(crate) mod archives;
 mod capacity;
+mod config;
 mod end;
 mod first_key;
 pub(crate) mod images;
@@ -67,6 +69,8 @@ pub(crate) struct Wanted {
     pub(crate) proxy: Option<UpstreamProxy>,
     pub(crate) images: images::Wanted,
     pub(crate) archives: archives::Wanted,
+    /// A file with what the operator decides about all sandboxes.
+    pub(crate) config: Option<PathBuf>,
     pub(crate) log_format: Format,
     pub(crate) log_level: Level,
 }
@@ -92,6 +96,7 @@ pub(crate) enum FirstKey {
 /// Serves until a signal says that it is enough.
 pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
     tell_apart(&wanted.names, &wanted.previews.domain)?;
+    let settings = config::read(wanted.config.as_deref())?;
     let places = Places::choose(wanted.state, wanted.socket)?;
     log::begin(wanted.log_format, wanted.log_level);
     places.make()?;
@@ -129,6 +134,7 @@ pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
         images,
         archives,
         capacity,
+        settings,
         keys,
         places: &places,
         unix: &unix,
@@ -180,12 +186,15 @@ struct Prepared<'a> {
     previews: Previews,
     names: Vec<String>,
     proxy: Option<UpstreamProxy>,
+    settings: config::File,
     signals: Signals,
 }
 
 async fn serve(prepared: Prepared<'_>) -> Result<Status, CliError> {
     let Prepared { backend, capacity, keys, places, unix, tcp, .. } = prepared;
-    let Prepared { previews_tcp, previews, names, proxy, signals, images, archives, .. } = prepared;
+    let Prepared {
+        previews_tcp, previews, names, proxy, signals, images, archives, settings, ..
+    } = prepared;
     let clock = Arc::new(SystemClock);
     if let Some(proxy) = &proxy {
         // Without its login.
@@ -193,6 +202,8 @@ async fn serve(prepared: Prepared<'_>) -> Result<Status, CliError> {
     }
     let gateway = crate::gateway::program(proxy)?;
     let config = Config { sandboxes_max: capacity.sandboxes_max, ..Config::default() };
+    let config = settings.apply(config);
+    config::check(&config, &atoll_engine::backend::Backend::capabilities(&backend))?;
     let engine = Engine::start_with(
         config,
         Arc::new(backend),

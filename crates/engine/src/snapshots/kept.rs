@@ -180,13 +180,7 @@ impl Kept {
             pids: asked.pids.or(had.pids),
             disk_bytes: asked.disk_bytes.or(had.disk_bytes),
         };
-        let (asked, had) = (request.budget, self.budget);
-        filled.budget = Budget {
-            cpu_us: asked.cpu_us.or(had.cpu_us),
-            memory_mib_seconds: asked.memory_mib_seconds.or(had.memory_mib_seconds),
-            bytes_sent: asked.bytes_sent.or(had.bytes_sent),
-            bytes_received: asked.bytes_received.or(had.bytes_received),
-        };
+        filled.budget = request.budget.or(self.budget);
         if filled.services.is_empty() {
             filled.services.clone_from(&self.services);
         }

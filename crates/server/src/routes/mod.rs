@@ -10,6 +10,7 @@
 mod approvals;
 mod archives;
 mod audit;
+mod budgets;
 mod builds;
 mod denials;
 mod events;
@@ -103,6 +104,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(approvals::routes())
         .merge(archives::routes())
         .merge(audit::routes())
+        .merge(budgets::routes())
         .merge(builds::routes())
         .merge(denials::routes())
         .merge(events::routes())

@@ -75,7 +75,7 @@ impl World {
         }
         let backend = Arc::new(backend);
         let records = folder.join("records.sqlite");
-        let engine = Engine::start(self.engine, backend, self.clock.clone(), records).await;
+        let engine = Engine::start(self.engine.clone(), backend, self.clock.clone(), records).await;
         let engine = Arc::new(engine.unwrap());
         let keys = Arc::new(KeyStore::open(folder.join("keys.json")).unwrap());
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();

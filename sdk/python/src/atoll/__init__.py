@@ -95,7 +95,7 @@ from .models import (
 )
 from .network import NetworkBudgets, NetworkPolicy, NetworkSecret, Secret
 from .oversight import Approval, ApprovalWhat, AuditKind, AuditRecord, Decided, RiskyChange
-from .usage import DiskUsage, NetworkUsage, Usage, UsagePage, UsageTotal, Used
+from .usage import Budget, BudgetPeriod, DiskUsage, NetworkUsage, SharedBudget, Usage, UsagePage, UsageTotal, Used
 from .volumes import MountedVolume, Volume, VolumeAccess, VolumeCopy, VolumeMount, VolumeUse
 
 __all__ = [
@@ -219,4 +219,7 @@ __all__ = [
     "Workspace",
     "WorkspaceGit",
     "WrongState",
+    "Budget",
+    "BudgetPeriod",
+    "SharedBudget",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from .usage import Budget
 from .volumes import MountedVolume
 
 State = Literal[
@@ -196,6 +197,7 @@ class SandboxInfo:
     snapshot_id: str | None = None
     template: str | None = None
     cause: str | None = None
+    budget: Budget = Budget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,6 +316,7 @@ class CapabilityFlags:
     limit_memory: bool
     limit_cpus: bool
     limit_pids: bool
+    measure_cpu: bool = False
     limit_disk: bool
     user_root: bool
     writable_root: bool

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
+
+BudgetPeriod = Literal["hour", "day", "week", "month"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +29,29 @@ class Used:
     cpu_us: int | None = None
     memory_mib_seconds: int | None = None
     network: NetworkUsage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The most that may be used; what is not said has no end."""
+
+    cpu_us: int | None = None
+    memory_mib_seconds: int | None = None
+    bytes_sent: int | None = None
+    bytes_received: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedBudget:
+    """A budget that all sandboxes with certain labels have together. `overdrawn` is what is used up of it."""
+
+    name: str
+    labels: Mapping[str, str]
+    budget: Budget
+    used: Used
+    period: BudgetPeriod | None = None
+    overdrawn: str | None = None
+    renews_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -599,6 +599,39 @@ export interface components {
             /** @description What happened. */
             what: components["schemas"]["AuditKind"];
         };
+        /** @description The most that may be used; what is not named has no end. */
+        Budget: {
+            /**
+             * Format: int64
+             * @description Bytes that come by the gateway.
+             */
+            bytesReceived?: number;
+            /**
+             * Format: int64
+             * @description Bytes that leave by the gateway.
+             */
+            bytesSent?: number;
+            /**
+             * Format: int64
+             * @description Processor time, in microseconds.
+             */
+            cpuUs?: number;
+            /**
+             * Format: int64
+             * @description Memory times how long: MiB times seconds.
+             */
+            memoryMibSeconds?: number;
+        };
+        /**
+         * @description For how long a budget of a server is, each time.
+         * @enum {string}
+         */
+        BudgetPeriod: "hour" | "day" | "week" | "month";
+        /** @description All budgets that sandboxes of a server have together. */
+        Budgets: {
+            /** @description By name. */
+            budgets: components["schemas"]["SharedBudget"][];
+        };
         /** @description A build of a template. */
         Build: {
             /** @description When it was asked for. */
@@ -792,6 +825,8 @@ export interface components {
             limitMemory: boolean;
             /** @description A limit of processes is enforced. */
             limitPids: boolean;
+            /** @description Processor time is counted, so that a budget of it is enforced. */
+            measureCpu: boolean;
             /** @description Processes can be frozen and thawed. */
             pause: boolean;
             /** @description Snapshots can be taken; of one that runs, if it can be paused too. */
@@ -860,6 +895,11 @@ export interface components {
          *     is such a request; `{}` is one too.
          */
         CreateSandbox: {
+            /**
+             * @description How much it may use in its whole life. When one of these amounts is used up it is stopped,
+             *     and does not start again before it has a larger budget.
+             */
+            budget?: components["schemas"]["Budget"];
             /** @description Environment of everything that runs in it. */
             env?: components["schemas"]["Env"];
             /**
@@ -1177,6 +1217,8 @@ export interface components {
         ErrorDetails: {
             /** @description The approval that it waits for, or that was denied. */
             approvalId?: components["schemas"]["ApprovalId"];
+            /** @description The budget that is used up, if the sandbox has it together with others. */
+            budget?: string;
             /** @description The capability flag that the tier lacks. */
             capability?: string;
             /**
@@ -1276,6 +1318,9 @@ export interface components {
         } | {
             /** @enum {string} */
             kind: "lifecycle_set";
+        } | {
+            /** @enum {string} */
+            kind: "budget_set";
         } | {
             /** @enum {string} */
             kind: "network_set";
@@ -2297,6 +2342,8 @@ export interface components {
         };
         /** @description A sandbox as the API shows it. Its environment is not shown. */
         Sandbox: {
+            /** @description How much it may use in its whole life. */
+            budget?: components["schemas"]["Budget"];
             /** @description Why it is in its state, if nobody asked for that. */
             cause?: string;
             /** @description When it was asked for. */
@@ -2472,6 +2519,25 @@ export interface components {
             mode: components["schemas"]["Mode"];
             /** @description Of which; a last link is followed. */
             path: components["schemas"]["Octets"];
+        };
+        /** @description A budget that all sandboxes with certain labels have together. */
+        SharedBudget: {
+            /** @description How much there is. */
+            budget: components["schemas"]["Budget"];
+            /** @description It is of the sandboxes that have all of these labels; of all if there are none. */
+            labels: {
+                [key: string]: string;
+            };
+            /** @description What the operator calls it. */
+            name: string;
+            /** @description The amount that is used up, as in `cpu_us`; nothing starts until there is more. */
+            overdrawn?: string;
+            /** @description For how long, each time; for ever where nothing is said. */
+            period?: components["schemas"]["BudgetPeriod"];
+            /** @description When there is a new one. */
+            renewsAt?: components["schemas"]["Timestamp"];
+            /** @description How much was used of it in this period. */
+            used: components["schemas"]["Used"];
         };
         /** @description A signal by its name or its number. */
         Signal: ("HUP" | "SIGHUP" | "INT" | "SIGINT" | "QUIT" | "SIGQUIT" | "ILL" | "SIGILL" | "TRAP" | "SIGTRAP" | "ABRT" | "SIGABRT" | "BUS" | "SIGBUS" | "FPE" | "SIGFPE" | "KILL" | "SIGKILL" | "USR1" | "SIGUSR1" | "SEGV" | "SIGSEGV" | "USR2" | "SIGUSR2" | "PIPE" | "SIGPIPE" | "ALRM" | "SIGALRM" | "TERM" | "SIGTERM" | "STKFLT" | "SIGSTKFLT" | "CHLD" | "SIGCHLD" | "CONT" | "SIGCONT" | "STOP" | "SIGSTOP" | "TSTP" | "SIGTSTP" | "TTIN" | "SIGTTIN" | "TTOU" | "SIGTTOU" | "URG" | "SIGURG" | "XCPU" | "SIGXCPU" | "XFSZ" | "SIGXFSZ" | "VTALRM" | "SIGVTALRM" | "PROF" | "SIGPROF" | "WINCH" | "SIGWINCH" | "IO" | "SIGIO" | "PWR" | "SIGPWR" | "SYS" | "SIGSYS") | number;

@@ -26,7 +26,7 @@ from ..models import (
     Waited,
 )
 from ..network import NetworkPolicy
-from ..usage import Usage
+from ..usage import Budget, Usage
 from ..volumes import VolumeMount
 from . import snapshots
 from .connection import AsyncConnection
@@ -140,6 +140,7 @@ class AsyncSandbox:
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         lifecycle: Lifecycle | None = None,
+        budget: Budget | None = None,
         services: Sequence[Service] | None = None,
         network: NetworkPolicy | None = None,
         exec_ask: Sequence[str] | None = None,
@@ -154,6 +155,7 @@ class AsyncSandbox:
             labels=labels,
             limits=limits,
             lifecycle=lifecycle,
+            budget=budget,
             services=services,
             network=network,
             exec_ask=exec_ask,
@@ -170,6 +172,10 @@ class AsyncSandbox:
     async def set_lifecycle(self, lifecycle: Lifecycle) -> SandboxInfo:
         """Sets the times of its lifecycle, and begins its lease anew."""
         return await self._change("PUT", "/lifecycle", body(**{"x": lifecycle})["x"])
+
+    async def set_budget(self, budget: Budget) -> SandboxInfo:
+        """Gives it another budget, which may be empty. What it has used counts on."""
+        return await self._change("PUT", "/budget", body(**{"x": budget})["x"])
 
     async def health(self) -> SandboxHealth:
         """Asks the sandbox itself how it is; it must run."""

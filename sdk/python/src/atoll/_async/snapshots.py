@@ -10,6 +10,7 @@ from .. import errors
 from .._wire import body, decode, milliseconds, query, segment
 from ..models import ForksInfo, Lifecycle, Limits, SandboxInfo, Service, SnapshotDiff, SnapshotInfo
 from ..network import NetworkPolicy
+from ..usage import Budget
 from ..volumes import VolumeMount
 from .connection import AsyncConnection
 
@@ -80,6 +81,7 @@ class AsyncSnapshot:
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         lifecycle: Lifecycle | None = None,
+        budget: Budget | None = None,
         services: Sequence[Service] | None = None,
         network: NetworkPolicy | None = None,
         exec_ask: Sequence[str] | None = None,
@@ -97,6 +99,7 @@ class AsyncSnapshot:
             labels=labels,
             limits=limits,
             lifecycle=lifecycle,
+            budget=budget,
             services=services,
             network=network,
             exec_ask=exec_ask,

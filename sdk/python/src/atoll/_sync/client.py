@@ -29,7 +29,7 @@ from ..models import (
     Workspace,
 )
 from ..network import NetworkPolicy
-from ..usage import UsagePage
+from ..usage import Budget, SharedBudget, UsagePage
 from ..volumes import VolumeMount
 from . import io
 from .approvals import Approvals
@@ -95,6 +95,7 @@ class Atoll:
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         lifecycle: Lifecycle | None = None,
+        budget: Budget | None = None,
         services: Sequence[Service] | None = None,
         workspace: Workspace | None = None,
         network: NetworkPolicy | None = None,
@@ -120,6 +121,7 @@ class Atoll:
             labels=labels,
             limits=limits,
             lifecycle=lifecycle,
+            budget=budget,
             services=services,
             workspace=workspace,
             network=network,
@@ -164,6 +166,7 @@ class Atoll:
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
         lifecycle: Lifecycle | None = None,
+        budget: Budget | None = None,
         services: Sequence[Service] | None = None,
         workspace: Workspace | None = None,
         network: NetworkPolicy | None = None,
@@ -181,6 +184,7 @@ class Atoll:
             labels=labels,
             limits=limits,
             lifecycle=lifecycle,
+            budget=budget,
             services=services,
             workspace=workspace,
             network=network,
@@ -220,6 +224,11 @@ class Atoll:
         wanted = [f"{key}={value}" for key, value in (labels or {}).items()]
         fields = query(label=wanted, page_count=page_count, cursor=cursor)
         return decode(UsagePage, (self._connection.request("GET", "/v1/usage", query=fields)).json())
+
+    def budgets(self) -> tuple[SharedBudget, ...]:
+        """The budgets that sandboxes with certain labels have together, with what was used of them."""
+        found = (self._connection.request("GET", "/v1/budgets")).json()["budgets"]
+        return tuple(decode(SharedBudget, one) for one in found)
 
     def capabilities(self) -> Capabilities:
         """Tells what can be asked of the server."""
