@@ -49,7 +49,7 @@ impl World {
         let outward = Outward { archives: Some(archives), ..Outward::default() };
         let backend = Arc::new(Fake::on(&self.host));
         let (clock, records) = (self.clock.clone(), self.records());
-        Engine::start_with(self.config, backend, clock, records, outward).await.unwrap()
+        Engine::start_with(self.config.clone(), backend, clock, records, outward).await.unwrap()
     }
 
     /// A directory of the server's own.

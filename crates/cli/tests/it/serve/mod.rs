@@ -17,6 +17,7 @@ mod network_secrets;
 mod network_trust;
 mod places;
 mod preview;
+mod settings;
 mod severed;
 mod snapshots;
 mod streams;
