@@ -137,6 +137,7 @@ struct HostState {
     most_at_once: usize,
     given_up: usize,
     ignores_stop: bool,
+    ends_slowly: bool,
     guests_at: Option<PathBuf>,
     volumes: BTreeSet<VolumeId>,
 }
@@ -212,6 +213,11 @@ impl Host {
     /// Lets the processes of every sandbox ignore that they are asked to end.
     pub fn ignore_stop(&self) {
         self.state().ignores_stop = true;
+    }
+
+    /// Lets killed processes be gone no sooner than [`KILL_WITHIN`](super::KILL_WITHIN).
+    pub fn end_slowly(&self) {
+        self.state().ends_slowly = true;
     }
 
     /// Lets the first process of a sandbox end by itself.
@@ -536,8 +542,12 @@ impl Backend for Fake {
         })
     }
 
-    fn kill(&self, id: SandboxId, _within: Duration) -> Result<(), BackendError> {
+    fn kill(&self, id: SandboxId, within: Duration) -> Result<(), BackendError> {
         self.host.simple(Call::Kill, |state| {
+            if state.ends_slowly && within < super::KILL_WITHIN {
+                let source = io::Error::from(io::ErrorKind::TimedOut);
+                return Err(BackendError::Call { step: "wait for its end", source });
+            }
             if let Some(parts) = state.sandboxes.get_mut(&id) {
                 parts.group = None;
             }

@@ -18,8 +18,9 @@ use tokio::task::spawn_blocking;
 const RETRY_AFTER: Duration = Duration::from_secs(30);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
-/// How long who deletes it waits for killed processes to be gone. Forgetting 50,000 files of an
-/// overlay, which is part of the end of the last process that sees it, takes the kernel 0.1 s.
+/// How long who deletes one without volumes waits for killed processes to be gone. Forgetting
+/// 50,000 files of an overlay, which is part of the end of the last process that sees it, takes
+/// the kernel 0.1 s.
 const DELETE_WITHIN: Duration = Duration::from_millis(2);
 
 /// How far it is with taking a deleted sandbox off the host.
@@ -46,7 +47,7 @@ impl Removal {
 impl Owner {
     /// Deletes it: on return its name is free and none of its processes runs, unless they could
     /// not be killed, which the removal tries again. The kernel may still be at its files: who
-    /// deletes does not wait for that, the removal does.
+    /// deletes waits for that only if it has volumes, which the next call may be about.
     pub(super) async fn delete(&mut self, reason: &str) -> Result<(), OperationError> {
         let what = EventKind::Deleted { reason: reason.to_owned() };
         match self.intend(Step::Delete, what).await {
@@ -61,7 +62,8 @@ impl Owner {
         self.free_name();
         self.services.let_go();
         self.meter_last().await;
-        if self.call(|backend, id| backend.kill(id, DELETE_WITHIN)).await.is_ok() {
+        let within = if self.record.volumes.is_empty() { DELETE_WITHIN } else { KILL_WITHIN };
+        if self.call(move |backend, id| backend.kill(id, within)).await.is_ok() {
             // Nothing of it runs ever again.
             self.shared.volumes.forget(self.record.id);
         }

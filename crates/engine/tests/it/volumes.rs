@@ -466,6 +466,27 @@ fn a_death_in_the_midst_of_a_copy_leaves_none_and_all_go_on() {
     }
 }
 
+#[test]
+fn whoever_deletes_a_sandbox_may_take_copy_and_delete_what_it_wrote_to() {
+    let world = World::new();
+    world.host.end_slowly();
+    live(async {
+        let engine = world.start().await;
+        make(&engine, "data").await.unwrap();
+        let one = writer(&engine, "one").await;
+        // What is left of it on the host is nothing to a volume.
+        let gate = world.host.hold(Call::Remove, Moment::Before);
+        engine.delete(one).await.unwrap();
+        snapshot(&engine, "data", "monday").await.unwrap();
+        let two = writer(&engine, "two").await;
+        engine.delete(two).await.unwrap();
+        delete(&engine, "data").await.unwrap();
+        world.host.heal();
+        gate.open();
+        engine.shutdown().await;
+    });
+}
+
 /// All that is exported, or where it breaks off.
 async fn exported(engine: &Engine, name: &str) -> Result<Vec<u8>, std::io::Error> {
     let mut export = engine.export_volume(&called(name)).unwrap();
