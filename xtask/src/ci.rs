@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "STEP", value_enum)]
     only: Vec<Step>,
     /// Seconds that each fuzz target runs
-    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 8)]
     fuzz_seconds: u32,
 }
 
