@@ -122,7 +122,22 @@ pub enum AuditKind {
         /// The one that it is a copy of.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         copy_of: Option<VolumeId>,
+        /// The folder of the server's machine that it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host_path: Option<String>,
         /// Who made it.
+        by: String,
+    },
+    /// The limit of a volume was changed.
+    VolumeLimited {
+        /// Which.
+        volume_id: VolumeId,
+        /// Its name.
+        name: VolumeName,
+        /// Bytes that may lie on it; any number where nothing is said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes: Option<u64>,
+        /// Who changed it.
         by: String,
     },
     /// A volume was deleted.
@@ -294,6 +309,7 @@ impl AuditKind {
             Self::ArchiveRestored { .. } => "archive_restored",
             Self::SandboxRestored { .. } => "sandbox_restored",
             Self::VolumeCreated { .. } => "volume_created",
+            Self::VolumeLimited { .. } => "volume_limited",
             Self::VolumeDeleted { .. } => "volume_deleted",
             Self::ExecStarted { .. } => "exec_started",
             Self::ExecEnded { .. } => "exec_ended",

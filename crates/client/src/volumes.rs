@@ -3,7 +3,7 @@
 use crate::body::{Download, Upload};
 use crate::client::{Client, Path};
 use crate::error::ClientError;
-use atoll_api::volume::{CreateVolume, ListVolumes, Volume, VolumePage, VolumeRef};
+use atoll_api::volume::{CreateVolume, ListVolumes, SetVolumeLimit, Volume, VolumePage, VolumeRef};
 use hyper::Method;
 
 impl Client {
@@ -14,6 +14,19 @@ impl Client {
     pub async fn create_volume(&self, wanted: &CreateVolume) -> Result<Volume, ClientError> {
         let path = Path::of(&["volumes"]);
         self.tell(Method::POST, path, wanted).await.map(|(_, volume)| volume)
+    }
+
+    /// Gives one another limit, or none.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn set_volume_limit(
+        &self,
+        volume: &VolumeRef,
+        wanted: &SetVolumeLimit,
+    ) -> Result<Volume, ClientError> {
+        let path = Path::of(&["volumes", &volume.to_string(), "limit"]);
+        self.tell(Method::PUT, path, wanted).await.map(|(_, volume)| volume)
     }
 
     /// Gives a page of the volumes that there are, by name.

@@ -4,6 +4,7 @@ use crate::audit;
 use crate::budgets::Rule;
 use crate::lifecycle::{Caps, Defaults};
 use crate::templates;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Settings of an engine.
@@ -23,6 +24,9 @@ pub struct Config {
     pub defaults: Defaults,
     /// Budgets that sandboxes have together, each with a name of its own.
     pub budgets: Vec<Rule>,
+    /// Folders of the host that may be volumes, with all that is in them: absolute paths without
+    /// symbolic links.
+    pub host_folders: Vec<PathBuf>,
     /// How long a host may take to make a sandbox and start it, its image unpacked included.
     pub create_timeout: Duration,
     /// How long its workspace may take to come in.
@@ -47,6 +51,7 @@ impl Default for Config {
             caps: Caps::default(),
             defaults: Defaults::default(),
             budgets: Vec::new(),
+            host_folders: Vec::new(),
             create_timeout: Duration::from_secs(600),
             workspace_timeout: Duration::from_secs(3600),
             stop_grace: Duration::from_secs(10),

@@ -423,6 +423,12 @@ pub(crate) fn of_backend(error: &dyn std::error::Error, source: &BackendError) -
             answer.details.field = Some("volumes".to_owned());
             answer
         }
+        BackendError::Folder { .. } => {
+            let mut answer = hopeless(ErrorCode::Invalid, error, "choose another folder");
+            answer.message = source.to_string();
+            answer.details.field = Some("host_path".to_owned());
+            answer
+        }
         BackendError::NoVolume { .. } => {
             let mut answer = hopeless(ErrorCode::Lost, error, "restore the server's files");
             answer.message = source.to_string();

@@ -3,7 +3,7 @@
 use crate::guest::{self, LIVE, Plan, READY};
 use crate::order::{self, Answer, Failed, Image, Layers, Order, Overlay, Owners};
 use crate::pool::Waiting;
-use crate::view;
+use crate::view::{self, Handed};
 use atoll_guest::workload::now_us;
 use atoll_jail::confine::{Filters, Listening};
 use atoll_jail::enter::{self, EnterError, Launched, Side};
@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 
 /// The filters for commands of the user and of the root inside.
@@ -148,9 +148,8 @@ fn hand(listeners: &Listeners, launched: &Launched) -> Result<u64, Failed> {
 fn stack(layers: &Layers, userns: &OwnedFd) -> Result<OwnedFd, Failed> {
     let moved = Moved::of(layers.lowers.iter().map(|lower| lower.owners))?;
     let owners = |owners| match owners {
-        Owners::Own => None,
         Owners::Inside => Some(userns.as_fd()),
-        Owners::Moved(ids) => moved.find(ids),
+        Owners::Own | Owners::Moved(_) | Owners::Account { .. } => moved.find(owners),
     };
     let lowers = layers.lowers.iter().map(|lower| {
         let (path, owners) = (lower.path.as_path(), owners(lower.owners));
@@ -165,38 +164,40 @@ fn stack(layers: &Layers, userns: &OwnedFd) -> Result<OwnedFd, Failed> {
 }
 
 /// User namespaces by which files of others are shown as a sandbox's.
-struct Moved(Vec<(order::Ids, OwnedFd)>);
+struct Moved(Vec<(Owners, OwnedFd)>);
 
 impl Moved {
     /// One for each of these that is moved.
     fn of(owners: impl Iterator<Item = Owners>) -> Result<Self, Failed> {
-        let mut moved: Vec<(order::Ids, OwnedFd)> = Vec::new();
+        let mut moved: Vec<(Owners, OwnedFd)> = Vec::new();
         for one in owners {
-            if let Owners::Moved(ids) = one
-                && !moved.iter().any(|(known, _)| *known == ids)
-            {
-                let made = probe::user_namespace_of(ids.inside, ids.outside, ids.count);
-                moved.push((ids, made.map_err(|error| Failed::io("clone", &error))?));
+            if moved.iter().any(|(known, _)| *known == one) {
+                continue;
             }
+            let made = match one {
+                Owners::Own | Owners::Inside => continue,
+                Owners::Moved(ids) => probe::user_namespace_of(ids.inside, ids.outside, ids.count),
+                Owners::Account { uid, gid, outside_uid, outside_gid } => {
+                    probe::user_namespace_of_account([uid, outside_uid], [gid, outside_gid])
+                }
+            };
+            moved.push((one, made.map_err(|error| Failed::io("clone", &error))?));
         }
         Ok(Self(moved))
     }
 
-    fn find(&self, ids: order::Ids) -> Option<BorrowedFd<'_>> {
-        self.0.iter().find(|(known, _)| *known == ids).map(|(_, made)| made.as_fd())
+    fn find(&self, owners: Owners) -> Option<BorrowedFd<'_>> {
+        self.0.iter().find(|(known, _)| *known == owners).map(|(_, made)| made.as_fd())
     }
 }
 
 /// The trees that are handed in, opened before there is anybody inside.
-fn trees(handed: &[(PathBuf, Owners)]) -> Result<Vec<OwnedFd>, Failed> {
-    let moved = Moved::of(handed.iter().map(|(_, owners)| *owners))?;
-    let tree = |(path, owners): &(PathBuf, Owners)| {
-        let owners = match owners {
-            // What is an image's is mounted when the sandbox's own ids are there.
-            Owners::Own | Owners::Inside => None,
-            Owners::Moved(ids) => moved.find(*ids),
-        };
-        atoll_jail::tree::clone(path, None, owners).map_err(|error| {
+fn trees(handed: &[Handed]) -> Result<Vec<OwnedFd>, Failed> {
+    let moved = Moved::of(handed.iter().map(|one| one.owners))?;
+    let tree = |one: &Handed| {
+        // What is an image's is mounted when the sandbox's own ids are there.
+        let owners = moved.find(one.owners);
+        atoll_jail::tree::clone(&one.path, one.expect, owners).map_err(|error| {
             let (step, errno) = error.step();
             Failed::new(step, &error, errno.unwrap_or(0))
         })

@@ -189,6 +189,18 @@ pub enum Owners {
     Inside,
     /// Another sandbox's: its ids on the host are those "inside", and this one's those "outside".
     Moved(Ids),
+    /// An account's of the host, which is the sandbox's user to all who see them; those of everybody
+    /// else are nobody's.
+    Account {
+        /// Uid of the files.
+        uid: u32,
+        /// Gid of the files.
+        gid: u32,
+        /// Uid on the host of who has them.
+        outside_uid: u32,
+        /// Gid on the host of who has them.
+        outside_gid: u32,
+    },
 }
 
 /// One user inside, and who that is outside.
@@ -248,6 +260,9 @@ pub struct Volume {
     pub source: Octets,
     /// Where inside.
     pub at: Octets,
+    /// Its device and inode, where it has to be this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expect: Option<(u64, u64)>,
     /// It can be written.
     pub is_writable: bool,
     /// Whose its files are, for a server of root's; those of others are all its own.

@@ -11,7 +11,15 @@ use std::path::{Path, PathBuf};
 pub(crate) struct View {
     pub(crate) spec: Spec,
     pub(crate) confinement: Confinement,
-    pub(crate) handed: Vec<(PathBuf, Owners)>,
+    pub(crate) handed: Vec<Handed>,
+}
+
+/// A tree that root hands in.
+pub(crate) struct Handed {
+    pub(crate) path: PathBuf,
+    /// Its device and inode, where it has to be this one.
+    pub(crate) expect: Option<(u64, u64)>,
+    pub(crate) owners: Owners,
 }
 
 /// What belongs to programs that run.
@@ -57,7 +65,8 @@ pub(crate) fn build(order: &Order, hands_in: bool) -> Result<View, Failed> {
         let (at, source) = (one.at.as_path(), one.source.as_path());
         view.retain(|entry| !entry.at.starts_with(at));
         let access = if one.is_writable { Access::ReadWrite } else { Access::ReadOnly };
-        view.push(bind(at, source, access));
+        let source = Source::Path { path: source.to_owned(), expect: one.expect };
+        view.push(Entry::new(at, What::Bind { source, kind: Kind::Directory, access }));
         writable.extend(one.is_writable.then(|| at.to_owned()));
     }
     if let Image::Directory(root) = &order.image {
@@ -163,16 +172,17 @@ fn bind(at: impl Into<PathBuf>, source: &Path, access: Access) -> Entry {
 
 /// Replaces every path but those of the system, which everybody may read, by a tree
 /// that is handed in, with whose its files are.
-fn hand_in(order: &Order, view: &mut [Entry]) -> Vec<(PathBuf, Owners)> {
+fn hand_in(order: &Order, view: &mut [Entry]) -> Vec<Handed> {
     let mut handed = Vec::new();
     for entry in view {
         let What::Bind { source, .. } = &mut entry.what else { continue };
-        let Source::Path { path, .. } = source else { continue };
+        let Source::Path { path, expect } = source else { continue };
         if *path == entry.at && host::places().any(|place| place == path) {
             continue;
         }
         let volume = order.volumes.iter().find(|one| one.at.as_path() == entry.at);
-        handed.push((path.clone(), volume.map_or(Owners::Own, |one| one.owners)));
+        let owners = volume.map_or(Owners::Own, |one| one.owners);
+        handed.push(Handed { path: path.clone(), expect: *expect, owners });
         *source = Source::Handed(handed.len() - 1);
     }
     handed

@@ -34,6 +34,18 @@ struct RootRefs {
     align: [u8; 7],
 }
 
+/// `struct btrfs_ioctl_qgroup_limit_args`.
+#[repr(C)]
+struct QgroupLimit {
+    qgroupid: u64,
+    flags: u64,
+    max_rfer: u64,
+    max_excl: u64,
+    rsv_rfer: u64,
+    rsv_excl: u64,
+}
+
+const _: () = assert!(size_of::<QgroupLimit>() == 48);
 const _: () = assert!(size_of::<VolArgs>() == 4096);
 const _: () = assert!(size_of::<VolArgsV2>() == 4096);
 const _: () = assert!(size_of::<RootRefs>() == 4096);
@@ -42,6 +54,11 @@ const SUBVOL_CREATE: libc::Ioctl = write_4096(14);
 const SNAP_DESTROY: libc::Ioctl = write_4096(15);
 const SNAP_CREATE_V2: libc::Ioctl = write_4096(23);
 const GET_SUBVOL_ROOTREF: libc::Ioctl = write_4096(61) | (2 << 30);
+
+/// `_IOR(BTRFS_IOCTL_MAGIC, 43, …)`.
+const QGROUP_LIMIT: libc::Ioctl = (2 << 30) | (48 << 16) | (0x94 << 8) | 43;
+/// What `flags` limits: everything that the subvolume refers to, shared with others or not.
+const MAX_RFER: u64 = 1;
 
 /// `_IOW(BTRFS_IOCTL_MAGIC, number, …)` of a structure of 4096 bytes.
 const fn write_4096(number: libc::Ioctl) -> libc::Ioctl {
@@ -107,6 +124,32 @@ pub fn has_subvolumes(inside: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
+/// Lets the subvolume that `inside` is in refer to at most so many bytes, or to any number.
+/// Writing beyond that fails with `EDQUOT`.
+///
+/// Source: btrfs-quota(8), `BTRFS_IOC_QGROUP_LIMIT`.
+///
+/// # Errors
+///
+/// `ENOTCONN` where the file system has quotas switched off, `ENOENT` for a subvolume that is older
+/// than they are, `EPERM` for all but root, `ENOTTY` on other file systems.
+pub fn limit_subvolume(inside: BorrowedFd<'_>, bytes: Option<u64>) -> io::Result<()> {
+    // This number takes a limit away.
+    let max_rfer = bytes.unwrap_or(u64::MAX);
+    let mut limit = QgroupLimit {
+        qgroupid: 0,
+        flags: MAX_RFER,
+        max_rfer,
+        max_excl: 0,
+        rsv_rfer: 0,
+        rsv_excl: 0,
+    };
+    let argument = std::ptr::from_mut(&mut limit);
+    // SAFETY: it has the 48 bytes that the request names as its size, all of them initialised.
+    let result = unsafe { libc::ioctl(inside.as_raw_fd(), QGROUP_LIMIT, argument) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Structures that the calls above read, or read and write, 4096 bytes of.
 trait Argument {}
 impl Argument for VolArgs {}
@@ -142,6 +185,7 @@ mod tests {
         assert_eq!(SNAP_DESTROY, 0x5000_940f);
         assert_eq!(SNAP_CREATE_V2, 0x5000_9417);
         assert_eq!(GET_SUBVOL_ROOTREF, 0xd000_943d);
+        assert_eq!(QGROUP_LIMIT, 0x8030_942b);
     }
 
     #[test]

@@ -238,6 +238,20 @@ pub fn user_namespace_of(inside: u32, outside: u32, count: u32) -> io::Result<Ow
     empty_user_namespace(|pid| write_to(pid, &[("uid_map", &map), ("gid_map", &map)]))
 }
 
+/// A user namespace without processes in which one user and one group, and nobody else, are those
+/// of the host: each is the number inside and then the one outside.
+///
+/// Source: user_namespaces(7).
+///
+/// # Errors
+///
+/// Those of clone(2) and of writing the maps.
+pub fn user_namespace_of_account(user: [u32; 2], group: [u32; 2]) -> io::Result<OwnedFd> {
+    let map = |[inside, outside]: [u32; 2]| format!("{inside} {outside} 1");
+    let (users, groups) = (map(user), map(group));
+    empty_user_namespace(|pid| write_to(pid, &[("uid_map", &users), ("gid_map", &groups)]))
+}
+
 fn empty_user_namespace(map: impl FnOnce(Pid) -> Result<(), Errno>) -> io::Result<OwnedFd> {
     let (waiter, starter) = pipe_with(PipeFlags::CLOEXEC)?;
     let Some(pid) = Pid::from_raw(copy(NEW_USER)?) else {

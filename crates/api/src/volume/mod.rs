@@ -1,8 +1,12 @@
 //! Volumes: directories with a name that outlive sandboxes and are shown in several of them.
 
+mod folder;
+mod limit;
 mod mount;
 mod name;
 
+pub use folder::HOST_PATH_BYTES_MAX;
+pub use limit::{SetVolumeLimit, VOLUME_LIMIT_BYTES_MIN, VolumeLimit, VolumeLimitBy};
 pub use mount::{
     MountedVolume, SHARED_WARNING, VOLUME_MOUNTS_COUNT_MAX, VOLUME_PATH_BYTES_MAX, VolumeAccess,
     VolumeMount, validate_mounts,
@@ -34,6 +38,17 @@ pub struct Volume {
     /// How it came of another one, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copied: Option<VolumeCopy>,
+    /// The most that may lie on it; none where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<VolumeLimit>,
+    /// Bytes that its files took on the disk when it was measured last, which is done where there is a
+    /// limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_bytes: Option<u64>,
+    /// The folder of the server's machine that it is, if it is one: deleting the volume leaves that as
+    /// it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_path: Option<String>,
     /// The sandboxes that have it, those that are stopped included: while there is one, it is not
     /// deleted.
     pub used_by: Vec<VolumeUse>,
@@ -82,9 +97,18 @@ pub struct CreateVolume {
     /// that write to that one stand still meanwhile. It is empty where nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_of: Option<VolumeRef>,
-    /// Nobody is to write to it, ever: a snapshot, to read and to copy. Only for a copy.
+    /// Nobody is to write to it, ever. Only for a copy, which is a snapshot then, and for a folder.
     #[serde(default)]
     pub is_read_only: bool,
+    /// The most that its files may take on the disk, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1048576, maximum = 9007199254740991u64)]
+    pub limit_bytes: Option<u64>,
+    /// A folder of the server's machine, which is to be the volume: an absolute path without symbolic
+    /// links, that whoever runs the server grants. Needs a key of scope `admin`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 2, max_length = 1024)]
+    pub host_path: Option<String>,
 }
 
 impl CreateVolume {
@@ -93,8 +117,18 @@ impl CreateVolume {
     /// # Errors
     /// Gives the first field that is wrong, with the limit that it breaks.
     pub fn validate(&self) -> Result<(), InvalidRequest> {
-        if self.is_read_only && self.copy_of.is_none() {
+        if self.is_read_only && self.copy_of.is_none() && self.host_path.is_none() {
             return malformed("is_read_only", "makes no sense for a volume that is empty");
+        }
+        limit::validate_limit("limit_bytes", self.limit_bytes)?;
+        if let Some(path) = &self.host_path {
+            folder::validate_host_path(path)?;
+            if self.copy_of.is_some() {
+                return malformed("copy_of", "and host_path cannot both be what it begins with");
+            }
+            if self.limit_bytes.is_some() {
+                return malformed("limit_bytes", "cannot limit a folder of the server's machine");
+            }
         }
         validate_labels(&self.labels)
     }

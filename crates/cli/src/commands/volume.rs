@@ -5,9 +5,11 @@ use super::wanted::label;
 use crate::error::CliError;
 use crate::remote::{self, Format, Remote, lines, say, size, table};
 use crate::status::Status;
+use atoll_api::policy::Bytes;
 use atoll_api::sandbox::{PAGE_COUNT_MAX, Sandbox};
 use atoll_api::volume::{
-    CreateVolume, ListVolumes, Volume, VolumeAccess, VolumeMount, VolumeName, VolumeRef, VolumeUse,
+    CreateVolume, ListVolumes, SetVolumeLimit, Volume, VolumeAccess, VolumeMount, VolumeName,
+    VolumeRef, VolumeUse,
 };
 use atoll_client::{Client, ClientError};
 use std::io::{IsTerminal as _, Write as _};
@@ -26,6 +28,7 @@ pub(crate) struct Args {
 enum Command {
     Create(Create),
     Snapshot(Snapshot),
+    Limit(Limit),
     Export(Export),
     List(List),
     Show(Show),
@@ -34,10 +37,10 @@ enum Command {
 
 /// Make a volume, and print its id
 ///
-/// It is empty, or a copy of another one as that is at one moment: sandboxes that write to it stand
-/// still meanwhile.
+/// It is empty; or a copy of another one as that is at one moment, while sandboxes that write to that
+/// stand still; or a folder of the server's machine, one that its settings grant.
 ///
-/// Example: atoll volume create models
+/// Example: atoll volume create models --limit 20GiB
 #[derive(Debug, clap::Args)]
 struct Create {
     /// Its name
@@ -48,8 +51,46 @@ struct Create {
     /// The volume, by its id or name, that it is to be a copy of
     #[arg(long, value_name = "VOLUME")]
     copy_of: Option<VolumeRef>,
+    /// The most that its files may take on the disk
+    #[arg(long, value_name = "SIZE")]
+    limit: Option<Bytes>,
+    /// The folder of the server's machine that it is to be; needs a key of scope admin
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["copy_of", "limit"])]
+    host_path: Option<String>,
+    /// Nobody is to write to that folder
+    #[arg(long, requires = "host_path")]
+    read_only: bool,
     #[command(flatten)]
     remote: Remote,
+}
+
+/// Limit how much may lie on a volume
+///
+/// In place of the limit that it has, and not below what lies on it. On btrfs with quotas, writing
+/// beyond it fails; elsewhere the server measures, and stops the sandboxes that write to a full one.
+///
+/// Example: atoll volume limit models 40GiB
+#[derive(Debug, clap::Args)]
+struct Limit {
+    /// Its id or name
+    volume: VolumeRef,
+    /// The most that its files may take on the disk, or `none`
+    #[arg(value_name = "SIZE", value_parser = most)]
+    most: Most,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// A limit, or that there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Most(Option<u64>);
+
+fn most(text: &str) -> Result<Most, String> {
+    if text == "none" {
+        return Ok(Most(None));
+    }
+    let size: Bytes = text.parse().map_err(|error| format!("{error}; or write none"))?;
+    Ok(Most(Some(size.0)))
 }
 
 /// Take a snapshot of a volume: a copy that nobody writes to, ever
@@ -123,13 +164,26 @@ struct Delete {
 
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     match args.command {
-        Command::Create(Create { name, label, copy_of, remote }) => {
-            let labels = label.into_iter().collect();
-            create(&remote, &CreateVolume { name, labels, copy_of, is_read_only: false })
+        Command::Create(args) => {
+            let Create { name, label, copy_of, limit, host_path, read_only, remote } = args;
+            let (labels, limit_bytes) = (label.into_iter().collect(), limit.map(|size| size.0));
+            let is_read_only = read_only;
+            let wanted =
+                CreateVolume { name, labels, copy_of, is_read_only, limit_bytes, host_path };
+            create(&remote, &wanted)
         }
         Command::Snapshot(Snapshot { volume, name, label, remote }) => {
             let (labels, copy_of) = (label.into_iter().collect(), Some(volume));
-            create(&remote, &CreateVolume { name, labels, copy_of, is_read_only: true })
+            let (limit_bytes, host_path) = (None, None);
+            let is_read_only = true;
+            let wanted =
+                CreateVolume { name, labels, copy_of, is_read_only, limit_bytes, host_path };
+            create(&remote, &wanted)
+        }
+        Command::Limit(Limit { volume, most, remote }) => {
+            let wanted = SetVolumeLimit { bytes: most.0 };
+            let set = remote.ask(async |client| client.set_volume_limit(&volume, &wanted).await)?;
+            remote::answer(&remote, &set, |_| String::new())
         }
         Command::Export(args) => export(&args),
         Command::List(args) => list(args),
@@ -185,7 +239,7 @@ fn list(args: List) -> Result<Status, CliError> {
         Format::Json => lines(&found),
         Format::Text if quiet => found.iter().map(|found| format!("{}\n", found.name)).collect(),
         Format::Text => table(
-            ["NAME", "ID", "MADE", "ACCESS", "USED BY"],
+            ["NAME", "ID", "MADE", "ACCESS", "LIMIT", "USED BY"],
             &found.iter().map(row).collect::<Vec<_>>(),
         ),
     };
@@ -206,11 +260,18 @@ async fn all(client: &Client, mut wanted: ListVolumes) -> Result<Vec<Volume>, Cl
     }
 }
 
-fn row(one: &Volume) -> [String; 5] {
+fn row(one: &Volume) -> [String; 6] {
     let users: Vec<String> = one.used_by.iter().map(user).collect();
     let access = if one.is_read_only { "ro" } else { "rw" };
     let (name, id) = (one.name.to_string(), one.id.to_string());
-    [name, id, one.created_at.to_string(), access.to_owned(), users.join(" ")]
+    let limit = one.limit.map_or_else(
+        || "-".to_owned(),
+        |limit| {
+            let used = one.used_bytes.map_or_else(|| "?".to_owned(), size);
+            format!("{used} of {}", size(limit.bytes))
+        },
+    );
+    [name, id, one.created_at.to_string(), access.to_owned(), limit, users.join(" ")]
 }
 
 fn user(one: &VolumeUse) -> String {
@@ -263,6 +324,13 @@ pub(super) fn warn(sandbox: &Sandbox) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_a_size_or_none() {
+        assert_eq!(most("none"), Ok(Most(None)));
+        assert_eq!(most("2GiB"), Ok(Most(Some(2 << 30))));
+        assert!(most("much").unwrap_err().ends_with("or write none"));
+    }
 
     #[test]
     fn a_volume_has_a_place_and_an_access() {

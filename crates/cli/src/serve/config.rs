@@ -14,7 +14,7 @@ use atoll_engine::lifecycle::{Caps, Defaults};
 use atoll_engine::templates;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ pub(super) struct File {
     defaults: Settings,
     caps: Settings,
     templates: Templates,
+    volumes: Volumes,
     #[serde(rename = "budget")]
     budgets: Vec<SharedBudget>,
 }
@@ -69,6 +70,13 @@ struct Templates {
     files: Option<Bytes>,
     #[serde(deserialize_with = "text")]
     log: Option<Bytes>,
+}
+
+/// What volumes may be.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Volumes {
+    host_folders: Vec<PathBuf>,
 }
 
 /// A budget of all sandboxes with certain labels.
@@ -120,6 +128,17 @@ pub(super) fn check(config: &Config, can: &Capabilities) -> Result<(), CliError>
 impl File {
     /// What is wrong beside the form.
     fn check(&self) -> Result<(), String> {
+        for folder in &self.volumes.host_folders {
+            // A link could be led elsewhere later, by whoever may write where it lies.
+            let real = folder.canonicalize();
+            let real = real.map_err(|error| format!("{}: {error}", folder.display()))?;
+            if real != *folder || !real.is_dir() {
+                return Err(format!(
+                    "{} is not the absolute path, without symbolic links, of a folder",
+                    folder.display()
+                ));
+            }
+        }
         for (place, budget) in self.budgets.iter().enumerate() {
             let name = &budget.name;
             if self.budgets[..place].iter().any(|other| other.name == *name) {
@@ -162,6 +181,7 @@ impl File {
                 }),
             },
             budgets: self.budgets.iter().map(SharedBudget::rule).collect(),
+            host_folders: self.volumes.host_folders.clone(),
             ..config
         }
     }

@@ -12,9 +12,10 @@ use crate::usage::Measured;
 use atoll_api::id::{LayerId, SandboxId, VolumeId};
 use atoll_api::sandbox::{Stage, Tier};
 use atoll_api::snapshot::SnapshotWay;
+use atoll_api::volume::VolumeLimitBy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, PipeWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -61,6 +62,10 @@ pub enum Call {
     CopyVolume,
     /// [`Backend::export_volume`].
     ExportVolume,
+    /// [`Backend::limit_volume`].
+    LimitVolume,
+    /// [`Backend::measure_volume`].
+    MeasureVolume,
     /// [`Backend::show_chain`].
     Show,
     /// [`Backend::stage_chain`].
@@ -71,7 +76,7 @@ pub enum Call {
 
 impl Call {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Create,
         Self::Start,
         Self::Adopt,
@@ -88,6 +93,8 @@ impl Call {
         Self::RemoveVolume,
         Self::CopyVolume,
         Self::ExportVolume,
+        Self::LimitVolume,
+        Self::MeasureVolume,
         Self::Show,
         Self::Stage,
         Self::Place,
@@ -140,6 +147,12 @@ struct HostState {
     ends_slowly: bool,
     guests_at: Option<PathBuf>,
     volumes: BTreeSet<VolumeId>,
+    /// Bytes that lie on volumes.
+    volume_bytes: BTreeMap<VolumeId, u64>,
+    /// Limits that the file system sees to.
+    volume_limits: BTreeMap<VolumeId, u64>,
+    has_quotas: bool,
+    volume_bytes_else: u64,
 }
 
 /// What is on the host of one sandbox.
@@ -213,6 +226,26 @@ impl Host {
     /// Lets the processes of every sandbox ignore that they are asked to end.
     pub fn ignore_stop(&self) {
         self.state().ignores_stop = true;
+    }
+
+    /// Lets so many bytes lie on a volume.
+    pub fn fill_volume(&self, id: VolumeId, bytes: u64) {
+        self.state().volume_bytes.insert(id, bytes);
+    }
+
+    /// Lets so many bytes lie on every volume that nothing else is said of.
+    pub fn fill_volumes(&self, bytes: u64) {
+        self.state().volume_bytes_else = bytes;
+    }
+
+    /// Lets the file system see to limits of volumes.
+    pub fn have_quotas(&self) {
+        self.state().has_quotas = true;
+    }
+
+    /// The limit of a volume that the file system sees to.
+    pub fn volume_limit(&self, id: VolumeId) -> Option<u64> {
+        self.state().volume_limits.get(&id).copied()
     }
 
     /// Lets killed processes be gone no sooner than [`KILL_WITHIN`](super::KILL_WITHIN).
@@ -490,7 +523,8 @@ impl Backend for Fake {
         self.host.at(Call::Start, Moment::Before)?;
         {
             let mut state = self.host.state();
-            let gone = spec.volumes.iter().find(|place| !state.volumes.contains(&place.id));
+            let own = spec.volumes.iter().filter(|place| place.host_path.is_none());
+            let gone = { own }.find(|place| !state.volumes.contains(&place.id));
             if let Some(VolumePlace { id, .. }) = gone {
                 return Err(BackendError::NoVolume { id: *id });
             }
@@ -724,6 +758,42 @@ impl Backend for Fake {
             true => out.write_all(id.to_string().as_bytes()).map_err(super::unsent),
             false => Err(BackendError::NoVolume { id }),
         })
+    }
+
+    fn check_folder(&self, path: &Path, _is_writable: bool) -> Result<(), BackendError> {
+        if path.ends_with("no-folder") {
+            let reason = "it is no directory".to_owned();
+            return Err(BackendError::Folder { path: path.to_owned(), reason });
+        }
+        Ok(())
+    }
+
+    fn limit_volume(
+        &self,
+        id: VolumeId,
+        bytes: Option<u64>,
+    ) -> Result<VolumeLimitBy, BackendError> {
+        let mut by = VolumeLimitBy::Measurement;
+        self.host.simple(Call::LimitVolume, |state| {
+            if state.has_quotas {
+                by = VolumeLimitBy::FileSystem;
+                match bytes {
+                    Some(bytes) => drop(state.volume_limits.insert(id, bytes)),
+                    None => drop(state.volume_limits.remove(&id)),
+                }
+            }
+            Ok(())
+        })?;
+        Ok(by)
+    }
+
+    fn measure_volume(&self, id: VolumeId) -> Result<u64, BackendError> {
+        let mut bytes = 0;
+        self.host.simple(Call::MeasureVolume, |state| {
+            bytes = state.volume_bytes.get(&id).copied().unwrap_or(state.volume_bytes_else);
+            Ok(())
+        })?;
+        Ok(bytes)
     }
 
     fn sync_volume(&self, _id: VolumeId) -> Result<(), BackendError> {

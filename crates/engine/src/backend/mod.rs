@@ -21,13 +21,14 @@ use atoll_api::id::{LayerId, SandboxId, VolumeId};
 use atoll_api::image::ImagePull;
 use atoll_api::sandbox::{Env, Limits, Tier};
 use atoll_api::snapshot::{DiffEntry, SnapshotWay, Uncompared};
+use atoll_api::volume::VolumeLimitBy;
 use atoll_store::archive::{Destination, Source};
 use atoll_store::secret::Value;
 use atoll_sys::capture::Listeners;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,12 +73,15 @@ pub struct VolumePlace {
     pub at: PathBuf,
     /// It can be written.
     pub is_writable: bool,
+    /// The folder of the host that it is, if it is one.
+    pub host_path: Option<PathBuf>,
 }
 
 impl VolumePlace {
     pub(crate) fn of(mount: &Mount) -> Self {
-        let at = PathBuf::from(&mount.path);
-        Self { id: mount.volume, at, is_writable: mount.access.writes() }
+        let (at, host_path) = (PathBuf::from(&mount.path), mount.host_path.as_deref());
+        let host_path = host_path.map(PathBuf::from);
+        Self { id: mount.volume, at, is_writable: mount.access.writes(), host_path }
     }
 }
 
@@ -241,6 +245,14 @@ pub enum BackendError {
     #[error("a volume cannot be shown there: {reason}")]
     VolumePlace {
         /// Why, with the place.
+        reason: String,
+    },
+    /// A folder of the host cannot be a volume.
+    #[error("{:?} cannot be a volume: {reason}", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
         reason: String,
     },
     /// What a volume holds is not on this host.
@@ -510,6 +522,26 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`Backend::remove_volume`] removes what there may be of it.
     fn create_volume(&self, id: VolumeId) -> Result<(), BackendError>;
+
+    /// Looks whether a folder of the host can be a volume, to read or to write too.
+    ///
+    /// # Errors
+    /// [`BackendError::Folder`] says why it cannot.
+    fn check_folder(&self, path: &Path, is_writable: bool) -> Result<(), BackendError>;
+
+    /// Has at most so many bytes lie on a volume, or any number again, where the file system sees to
+    /// such things; says whether it does.
+    ///
+    /// # Errors
+    /// The limit is as it was then.
+    fn limit_volume(&self, id: VolumeId, bytes: Option<u64>)
+    -> Result<VolumeLimitBy, BackendError>;
+
+    /// Bytes that what lies on a volume takes on the disk.
+    ///
+    /// # Errors
+    /// Nothing is known of it then.
+    fn measure_volume(&self, id: VolumeId) -> Result<u64, BackendError>;
 
     /// Does what can be done of [`Backend::copy_volume`] while sandboxes write. Nothing comes of it if
     /// that is not called.

@@ -150,6 +150,7 @@ impl Engine {
         engine.spawn(keep_approvals(engine.shared.clone(), keeper));
         engine.spawn(keep_usage(engine.shared.clone()));
         engine.spawn(keep_budgets(engine.shared.clone()));
+        engine.spawn(keep_volumes(engine.shared.clone()));
         if let Some(keeper) = gateway_keeper {
             engine.spawn(keep_gateway(engine.shared.clone(), keeper));
         }
@@ -366,6 +367,11 @@ async fn keep_usage(shared: Arc<Shared>) {
 /// Has sandboxes stopped whose budgets are used up.
 async fn keep_budgets(shared: Arc<Shared>) {
     shared.until_closing(budgets::keep(shared.clone())).await;
+}
+
+/// Has volumes measured that have a limit.
+async fn keep_volumes(shared: Arc<Shared>) {
+    shared.until_closing(crate::volumes::keep(shared.clone())).await;
 }
 
 async fn keep_gateway(shared: Arc<Shared>, mut keeper: GatewayKeeper) {

@@ -2,11 +2,12 @@
 
 use super::Engine;
 use crate::error::VolumeError;
-use crate::volumes::{Export, KeptVolume, export};
+use crate::volumes::{Export, KeptVolume, export, is_granted};
 use atoll_api::audit::AuditKind;
 use atoll_api::id::{ID_BYTES, VolumeId};
-use atoll_api::volume::{CreateVolume, ListVolumes, Volume, VolumePage, VolumeRef};
+use atoll_api::volume::{CreateVolume, ListVolumes, SetVolumeLimit, Volume, VolumePage, VolumeRef};
 use std::future::Future;
+use std::path::Path;
 use tokio::sync::oneshot;
 
 impl Engine {
@@ -24,16 +25,52 @@ impl Engine {
         let mut bytes = [0; ID_BYTES];
         getrandom::fill(&mut bytes).map_err(VolumeError::Random)?;
         let (id, created_at) = (VolumeId::from_random(bytes), self.shared.clock.now());
-        let CreateVolume { name, labels, copy_of, is_read_only } = request;
-        let kept =
-            KeptVolume { id, name: name.clone(), labels, created_at, is_read_only, copied: None };
+        let CreateVolume { name, labels, copy_of, is_read_only, limit_bytes, host_path } = request;
+        if let Some(path) = &host_path
+            && !is_granted(Path::new(path), &self.shared.config.host_folders)
+        {
+            return Err(VolumeError::NotGranted { path: path.clone() });
+        }
+        let kept = KeptVolume {
+            id,
+            name: name.clone(),
+            labels,
+            created_at,
+            is_read_only,
+            copied: None,
+            limit: None,
+            host_path: host_path.clone(),
+        };
         let shared = self.shared.clone();
         self.carry_through(async move {
-            let made = shared.volumes.create(kept, copy_of.as_ref(), &shared).await?;
+            let wanted = (copy_of.as_ref(), limit_bytes);
+            let made = shared.volumes.create(kept, wanted, &shared).await?;
             let copy_of = made.copied.as_ref().map(|copied| copied.of);
-            let what = AuditKind::VolumeCreated { volume_id: id, name, copy_of, by };
+            let what = AuditKind::VolumeCreated { volume_id: id, name, copy_of, host_path, by };
             shared.oversight.tell(None, what);
             Ok(made)
+        })
+        .await
+    }
+
+    /// Gives a volume another limit, or none, as `by`. What lies on it is measured first.
+    ///
+    /// # Errors
+    /// See [`VolumeError`]; [`VolumeError::Full`] if more lies on it. The limit is as it was then.
+    pub async fn set_volume_limit(
+        &self,
+        volume: VolumeRef,
+        wanted: SetVolumeLimit,
+        by: String,
+    ) -> Result<Volume, VolumeError> {
+        wanted.validate()?;
+        let shared = self.shared.clone();
+        self.carry_through(async move {
+            let set = shared.volumes.set_limit(&volume, wanted.bytes, &shared).await?;
+            let (volume_id, name) = (set.id, set.name.clone());
+            let what = AuditKind::VolumeLimited { volume_id, name, bytes: wanted.bytes, by };
+            shared.oversight.tell(None, what);
+            Ok(set)
         })
         .await
     }

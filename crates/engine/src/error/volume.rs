@@ -6,7 +6,7 @@ use super::{
 };
 use crate::backend::BackendError;
 use crate::records::RecordsError;
-use crate::volumes::VOLUMES_MAX;
+use crate::volumes::{Full, VOLUMES_MAX};
 use atoll_api::error::{ApiError, ErrorCode, Retry, TookEffect};
 use atoll_api::id::{SandboxId, VolumeId};
 use atoll_api::name::SandboxName;
@@ -71,6 +71,31 @@ pub enum VolumeError {
     ReadOnly {
         /// Its name.
         name: VolumeName,
+    },
+    /// There is no room left on it.
+    #[error("{0}")]
+    Full(Full),
+    /// It is a folder of the host, with which that cannot be done.
+    #[error("volume {name} is a folder of the server's machine, and is not {what}")]
+    OfHost {
+        /// Its name.
+        name: VolumeName,
+        /// What was to be done, as in "copied".
+        what: &'static str,
+    },
+    /// A folder of the host that nobody granted.
+    #[error("the server's machine does not give away {path:?}")]
+    NotGranted {
+        /// Its path.
+        path: String,
+    },
+    /// It could not be measured or limited.
+    #[error("volume {name} could not be measured and limited: {}", chain(source))]
+    Limit {
+        /// Its name.
+        name: VolumeName,
+        /// What failed.
+        source: BackendError,
     },
     /// It is read as a whole, so that nobody may begin to write to it.
     #[error("volume {name} is being copied or exported")]
@@ -171,6 +196,24 @@ impl VolumeError {
                 let next_step = "ask for it as read_only, or make a copy of it to write to";
                 hopeless(ErrorCode::Conflict, self, next_step)
             }
+            Self::Full(full) => {
+                let next_step = "raise its limit, or take what is not needed from it in a sandbox \
+                                 that has it while the limit is off";
+                let mut answer = hopeless(ErrorCode::Capacity, self, next_step);
+                answer.details.limit = Some("limit_bytes".to_owned());
+                answer.details.limit_value = Some(full.limit_bytes);
+                answer
+            }
+            Self::OfHost { .. } => {
+                hopeless(ErrorCode::Conflict, self, "do it on the server's machine itself")
+            }
+            Self::NotGranted { .. } => {
+                let next_step = "have whoever runs the server add it to `host_folders` in the \
+                                 server's settings";
+                let mut answer = hopeless(ErrorCode::Forbidden, self, next_step);
+                answer.details.field = Some("host_path".to_owned());
+                answer
+            }
             Self::Quiet { .. } => ApiError {
                 retry: Retry::After { after_ms: CAPACITY_RETRY_MS },
                 ..plain(ErrorCode::Conflict, self, "ask again a little later")
@@ -209,7 +252,7 @@ impl VolumeError {
             }
             Self::ShuttingDown => shutting_down(self),
             Self::Random(_) => plain(ErrorCode::Internal, self, "see the server's log"),
-            Self::Host { source, .. } => {
+            Self::Host { source, .. } | Self::Limit { source, .. } => {
                 ApiError { took_effect: TookEffect::No, ..of_backend(self, source) }
             }
             Self::Records(source) => of_records(self, source),

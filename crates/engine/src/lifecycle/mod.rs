@@ -29,6 +29,8 @@ pub struct Facts {
     pub lease_from: Timestamp,
     /// A budget of it is used up.
     pub is_overdrawn: bool,
+    /// A volume to which it writes is full.
+    pub has_full_volume: bool,
     /// When it last worked or, with a hold that still counts, will have: the hold's end.
     pub works_until: Timestamp,
 }
@@ -38,12 +40,15 @@ pub struct Facts {
 pub struct Due {
     /// What to do.
     pub verb: Verb,
-    /// The field that says so, as in `idle_stop_ms`, or [`OVERDRAWN`].
+    /// The field that says so, as in `idle_stop_ms`, or [`OVERDRAWN`], or [`VOLUME_FULL`].
     pub reason: &'static str,
 }
 
 /// What is said of a sandbox that is stopped for a budget.
 pub const OVERDRAWN: &str = "budget";
+
+/// The same for a volume that is full.
+pub const VOLUME_FULL: &str = "volume";
 
 /// What to do now, and when to look again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +73,7 @@ pub fn decide(now: Timestamp, lifecycle: &Lifecycle, facts: &Facts) -> Decision 
 }
 
 /// When each time of the lifecycle ends, the deletions first.
-fn deadlines(lifecycle: &Lifecycle, facts: &Facts) -> [Option<(Timestamp, Due)>; 5] {
+fn deadlines(lifecycle: &Lifecycle, facts: &Facts) -> [Option<(Timestamp, Due)>; 6] {
     let deadline = |from: Timestamp, span_ms: Option<u64>, verb, reason| {
         span_ms.map(|ms| (from.after(Duration::from_millis(ms)), Due { verb, reason }))
     };
@@ -92,6 +97,9 @@ fn deadlines(lifecycle: &Lifecycle, facts: &Facts) -> [Option<(Timestamp, Due)>;
         // Memory that is frozen is used too.
         Some((facts.state_since, Due { verb: Verb::Stop, reason: OVERDRAWN }))
             .filter(|_| facts.is_overdrawn && is_at_rest && !is_down),
+        // What is frozen writes nothing.
+        Some((facts.state_since, Due { verb: Verb::Stop, reason: VOLUME_FULL }))
+            .filter(|_| facts.has_full_volume && facts.state == State::Running),
         deadline(facts.works_until, lifecycle.idle_stop_ms, Verb::Stop, "idle_stop_ms")
             .filter(|_| may_idle),
     ]

@@ -21,6 +21,7 @@ fn facts(state: State) -> Facts {
         created_at: at(0),
         lease_from: at(0),
         is_overdrawn: false,
+        has_full_volume: false,
         works_until: at(0),
     }
 }

@@ -279,6 +279,7 @@ impl Owner {
             lease_from: self.record.lease_from,
             works_until: self.activity.works_until(),
             is_overdrawn: self.shared.meter.spent(self.record.id).is_some(),
+            has_full_volume: self.shared.volumes.full(self.record.id).is_some(),
         };
         let mut decision = lifecycle::decide(now, &self.record.lifecycle, &facts);
         // What has just failed is not tried at once.

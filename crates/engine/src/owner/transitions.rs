@@ -3,7 +3,7 @@
 use super::{Creation, CreationFailure, Late, Owner};
 use crate::backend::{Alive, BackendError, KILL_WITHIN, Progress};
 use crate::error::{OperationError, chain, verb_word};
-use crate::lifecycle::OVERDRAWN;
+use crate::lifecycle::{OVERDRAWN, VOLUME_FULL};
 use crate::records::{Fate, RecordsError};
 use crate::state::{self, Answer, Step, Verb};
 use crate::told;
@@ -299,8 +299,8 @@ impl Owner {
         match self.call(|backend, id| backend.kill(id, KILL_WITHIN)).await {
             Ok(()) => {
                 self.lives_no_more();
-                self.shared.volumes.release(self.record.id);
                 let cause = self.alone.map(|reason| self.why(reason));
+                self.shared.volumes.release(self.record.id);
                 self.settle(Step::Ended, cause, EventKind::Stopped { forced }).await;
                 Ok(())
             }
@@ -313,6 +313,11 @@ impl Owner {
 
     /// Why it is stopped though nobody asked, in words.
     fn why(&self, reason: &str) -> String {
+        if let Some(full) =
+            self.shared.volumes.full(self.record.id).filter(|_| reason == VOLUME_FULL)
+        {
+            return full.to_string();
+        }
         let spent = self.shared.meter.spent_of(&self.record).filter(|_| reason == OVERDRAWN);
         spent.map_or_else(
             || format!("nothing worked in it for as long as {reason} says"),

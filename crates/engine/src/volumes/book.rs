@@ -11,12 +11,13 @@
 //! While a sandbox may run, what it has keeps others from what does not go together with that
 //! ([`VolumeAccess::goes_with`]). While it is there at all, its volumes are not deleted.
 
-use super::{KeptVolume, Mount, VOLUMES_MAX};
+use super::{Full, KeptVolume, Mount, VOLUMES_MAX};
 use crate::error::VolumeError;
 use atoll_api::id::{SandboxId, VolumeId};
 use atoll_api::name::SandboxName;
 use atoll_api::volume::{
-    ListVolumes, Volume, VolumeAccess, VolumeName, VolumePage, VolumeRef, VolumeUse,
+    ListVolumes, Volume, VolumeAccess, VolumeLimit, VolumeLimitBy, VolumeName, VolumePage,
+    VolumeRef, VolumeUse,
 };
 use std::collections::BTreeMap;
 
@@ -34,6 +35,8 @@ struct Entry {
     is_hidden: bool,
     /// So many read it as a whole, so that nobody begins to write.
     readers: usize,
+    /// What its files took when they were measured last, in bytes.
+    used_bytes: Option<u64>,
     uses: BTreeMap<SandboxId, Use>,
 }
 
@@ -57,7 +60,7 @@ impl Book {
 
     fn insert(&mut self, kept: KeptVolume, is_hidden: bool) {
         self.names.insert(kept.name.clone(), kept.id);
-        let entry = Entry { is_hidden, readers: 0, uses: BTreeMap::new(), kept };
+        let entry = Entry { is_hidden, readers: 0, used_bytes: None, uses: BTreeMap::new(), kept };
         self.volumes.insert(entry.kept.id, entry);
     }
 
@@ -76,9 +79,10 @@ impl Book {
         Ok(())
     }
 
-    /// It is made, as this.
-    pub fn finish(&mut self, kept: KeptVolume) -> Option<Volume> {
+    /// It is made, as this, and takes so much.
+    pub fn finish(&mut self, kept: KeptVolume, used_bytes: Option<u64>) -> Option<Volume> {
         let entry = self.volumes.get_mut(&kept.id)?;
+        entry.used_bytes = used_bytes;
         entry.kept = kept;
         entry.is_hidden = false;
         Some(entry.view())
@@ -166,8 +170,8 @@ impl Book {
     /// stopped claims them anew.
     ///
     /// # Errors
-    /// [`VolumeError::NotFound`], [`VolumeError::ReadOnly`], [`VolumeError::Quiet`],
-    /// [`VolumeError::Held`]; nothing has changed then.
+    /// [`VolumeError::NotFound`], [`VolumeError::ReadOnly`], [`VolumeError::Full`],
+    /// [`VolumeError::Quiet`], [`VolumeError::Held`]; nothing has changed then.
     pub fn claim(
         &mut self,
         sandbox: SandboxId,
@@ -180,6 +184,9 @@ impl Book {
             let entry = entry.ok_or_else(not_found)?;
             if mount.access.writes() && entry.kept.is_read_only {
                 return Err(VolumeError::ReadOnly { name: mount.name.clone() });
+            }
+            if let Some(full) = entry.full().filter(|_| mount.access.writes()) {
+                return Err(VolumeError::Full(full));
             }
             if mount.access.writes() && entry.readers > 0 {
                 return Err(VolumeError::Quiet { name: mount.name.clone() });
@@ -230,6 +237,42 @@ impl Book {
         }
     }
 
+    /// One has another limit, and takes so much.
+    pub fn set_limit(
+        &mut self,
+        id: VolumeId,
+        limit: Option<VolumeLimit>,
+        used_bytes: Option<u64>,
+    ) -> Option<Volume> {
+        let entry = self.volumes.get_mut(&id)?;
+        entry.kept.limit = limit;
+        entry.used_bytes = used_bytes;
+        Some(entry.view())
+    }
+
+    /// Those that have to be measured: sandboxes may write to them, and nobody else sees to their limit.
+    pub fn to_measure(&self) -> Vec<VolumeId> {
+        let is_written =
+            |entry: &Entry| entry.uses.values().any(|it| it.is_held && it.access.writes());
+        let entries = self.volumes.iter().filter(|(_, entry)| entry.is_measured());
+        entries.filter(|(_, entry)| is_written(entry)).map(|(id, _)| *id).collect()
+    }
+
+    /// One takes so much.
+    pub fn measured(&mut self, id: VolumeId, used_bytes: u64) {
+        if let Some(entry) = self.volumes.get_mut(&id).filter(|entry| entry.kept.limit.is_some()) {
+            entry.used_bytes = Some(used_bytes);
+        }
+    }
+
+    /// The first volume to which a sandbox may write and on which there is no room left.
+    pub fn full(&self, sandbox: SandboxId) -> Option<Full> {
+        self.volumes.values().find_map(|entry| {
+            entry.uses.get(&sandbox).filter(|it| it.is_held && it.access.writes())?;
+            entry.full()
+        })
+    }
+
     /// The volumes to which a sandbox writes beside others that may run, with these.
     pub fn shared_by(&self, sandbox: SandboxId) -> Vec<(VolumeId, Vec<SandboxId>)> {
         let is_shared = |it: &&Use| it.is_held && it.access == VolumeAccess::Shared;
@@ -246,7 +289,9 @@ impl Book {
 
 impl Entry {
     fn view(&self) -> Volume {
-        let KeptVolume { id, name, labels, created_at, is_read_only, copied } = self.kept.clone();
+        let KeptVolume { id, name, labels, created_at, is_read_only, copied, limit, host_path } =
+            self.kept.clone();
+        let used_bytes = self.used_bytes;
         let used_by = self.uses.iter().map(|(sandbox_id, it)| VolumeUse {
             sandbox_id: *sandbox_id,
             sandbox_name: it.sandbox_name.clone(),
@@ -255,7 +300,30 @@ impl Entry {
             is_held: it.is_held,
         });
         let used_by = used_by.collect();
-        Volume { id, name, labels, created_at, is_read_only, copied, used_by }
+        Volume {
+            id,
+            name,
+            labels,
+            created_at,
+            is_read_only,
+            copied,
+            limit,
+            used_bytes,
+            host_path,
+            used_by,
+        }
+    }
+
+    /// Whether nobody but the server sees to its limit.
+    fn is_measured(&self) -> bool {
+        self.kept.limit.is_some_and(|limit| limit.enforced_by == VolumeLimitBy::Measurement)
+    }
+
+    /// It has no room left, as far as is known.
+    fn full(&self) -> Option<Full> {
+        let limit = self.kept.limit.filter(|_| self.is_measured())?;
+        let used_bytes = self.used_bytes.filter(|used| *used > limit.bytes)?;
+        Some(Full { name: self.kept.name.clone(), used_bytes, limit_bytes: limit.bytes })
     }
 }
 

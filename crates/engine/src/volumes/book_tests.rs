@@ -10,12 +10,14 @@ fn kept(number: u8) -> KeptVolume {
         created_at: Timestamp::from_unix_us(0).unwrap(),
         is_read_only: false,
         copied: None,
+        limit: None,
+        host_path: None,
     }
 }
 
 fn mount(number: u8, access: VolumeAccess) -> Mount {
     let KeptVolume { id, name, .. } = kept(number);
-    Mount { volume: id, name, path: format!("/v{number}"), access }
+    Mount { volume: id, name, path: format!("/v{number}"), access, host_path: None }
 }
 
 fn sandbox(number: u8) -> SandboxId {
@@ -94,7 +96,7 @@ fn one_that_is_being_made_is_nobodys_yet_and_lists_have_pages() {
     for number in [3, 1, 2] {
         book.begin(kept(number)).unwrap();
         assert_eq!(book.view(&by_name(number)), None);
-        assert_eq!(book.finish(kept(number)).unwrap().name, kept(number).name);
+        assert_eq!(book.finish(kept(number), None).unwrap().name, kept(number).name);
     }
     book.begin(kept(4)).unwrap();
     let list = |after: Option<&VolumeName>, labels| {

@@ -5,7 +5,7 @@
 //! begins to is refused. A snapshot, to which nobody writes ever, can always be exported.
 
 use super::copy::Quiet;
-use super::{Shared, not_found};
+use super::{KeptVolume, Shared, not_found};
 use crate::error::{VolumeError, chain};
 use crate::pieces::Pieces;
 use atoll_api::volume::VolumeRef;
@@ -39,8 +39,12 @@ impl Export {
 
 /// Begins to export one. It is given up if what this gives is dropped.
 pub(crate) fn export(shared: &Arc<Shared>, volume: &VolumeRef) -> Result<Export, VolumeError> {
-    let found = shared.volumes.book().find(volume).map(|kept| (kept.id, kept.name.clone()));
-    let (id, name) = found.ok_or_else(|| not_found(volume))?;
+    let found = shared.volumes.book().find(volume).cloned();
+    let KeptVolume { id, name, host_path, .. } = found.ok_or_else(|| not_found(volume))?;
+    if host_path.is_some() {
+        // Others than sandboxes may write to it.
+        return Err(VolumeError::OfHost { name, what: "exported" });
+    }
     let quiet = Quiet::begin(shared, id).ok_or_else(|| not_found(volume))?;
     if let Some(&by) = quiet.writers().first() {
         return Err(VolumeError::Written { name, by });

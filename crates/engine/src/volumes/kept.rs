@@ -2,7 +2,9 @@
 
 use atoll_api::id::VolumeId;
 use atoll_api::time::Timestamp;
-use atoll_api::volume::{MountedVolume, SHARED_WARNING, VolumeAccess, VolumeCopy, VolumeName};
+use atoll_api::volume::{
+    MountedVolume, SHARED_WARNING, VolumeAccess, VolumeCopy, VolumeLimit, VolumeName,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -23,6 +25,12 @@ pub struct KeptVolume {
     /// How it came of another one.
     #[serde(default)]
     pub copied: Option<VolumeCopy>,
+    /// The most that may lie on it.
+    #[serde(default)]
+    pub limit: Option<VolumeLimit>,
+    /// The folder of the host that it is.
+    #[serde(default)]
+    pub host_path: Option<String>,
 }
 
 /// What a sandbox has of a volume.
@@ -36,6 +44,9 @@ pub struct Mount {
     pub path: String,
     /// What it may do with it.
     pub access: VolumeAccess,
+    /// The folder of the host that the volume is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_path: Option<String>,
 }
 
 impl Mount {

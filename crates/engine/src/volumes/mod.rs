@@ -11,11 +11,16 @@
 pub mod book;
 mod copy;
 mod export;
+mod folder;
 mod kept;
+mod limit;
 
 pub use export::Export;
 pub(crate) use export::export;
+pub(crate) use folder::is_granted;
 pub use kept::{KeptVolume, Mount};
+pub use limit::Full;
+pub(crate) use limit::keep;
 
 use crate::backend::Backend;
 use crate::engine::Shared;
@@ -25,6 +30,7 @@ use atoll_api::id::{SandboxId, VolumeId};
 use atoll_api::sandbox::State;
 use atoll_api::volume::{ListVolumes, Volume, VolumeCopy, VolumeMount, VolumePage, VolumeRef};
 use book::Book;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task;
 
@@ -37,11 +43,14 @@ pub(crate) struct Volumes {
     book: Mutex<Book>,
     /// Held by who copies one: two that have sandboxes stand still could wait for each other.
     copying: tokio::sync::Mutex<()>,
+    /// Held by who changes the limit of one.
+    changing: tokio::sync::Mutex<()>,
 }
 
 impl Volumes {
     pub(crate) fn new(kept: Vec<KeptVolume>) -> Self {
-        Self { book: Mutex::new(Book::new(kept)), copying: tokio::sync::Mutex::default() }
+        let (copying, changing) = Default::default();
+        Self { book: Mutex::new(Book::new(kept)), copying, changing }
     }
 
     /// For a look or a change, and never across a wait.
@@ -49,38 +58,60 @@ impl Volumes {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes one on the host, empty or as a copy of another one, and writes it down.
+    /// Makes one on the host, of nothing, another one or a folder, and writes it down.
     pub(crate) async fn create(
         &self,
         mut kept: KeptVolume,
-        copy_of: Option<&VolumeRef>,
+        (copy_of, limit_bytes): (Option<&VolumeRef>, Option<u64>),
         shared: &Arc<Shared>,
     ) -> Result<Volume, VolumeError> {
         let id = kept.id;
         self.book().begin(kept.clone())?;
-        let made = match copy_of {
-            Some(source) => self.copy(source, id, shared).await.map(Some),
-            None => {
-                let (host, name) = (shared.backend.clone(), kept.name.clone());
-                let made = task::spawn_blocking(move || host.create_volume(id)).await;
-                let made = made.expect("a backend does not panic");
-                made.map(|()| None).map_err(|source| VolumeError::Host { name, source })
-            }
-        };
-        let written = match made {
-            Ok(copied) => {
-                kept.copied = copied;
+        let made = match self.make(&mut kept, (copy_of, limit_bytes), shared).await {
+            Ok(used_bytes) => {
                 let changes = vec![VolumeChange::Keep(Box::new(kept.clone()))];
-                shared.records.save_volumes(changes).await.map_err(VolumeError::Records)
+                let written = shared.records.save_volumes(changes).await;
+                written.map(|()| used_bytes).map_err(VolumeError::Records)
             }
             Err(error) => Err(error),
         };
-        if let Err(error) = written {
-            self.book().give_up(id);
-            remove_from_host(shared.backend.clone(), id).await;
-            return Err(error);
+        let used_bytes = match made {
+            Ok(used_bytes) => used_bytes,
+            Err(error) => {
+                self.book().give_up(id);
+                remove_from_host(shared.backend.clone(), id).await;
+                return Err(error);
+            }
+        };
+        self.book().finish(kept, used_bytes).ok_or_else(|| not_found(&VolumeRef::Id(id)))
+    }
+
+    /// Makes it on the host; gives what lies on it, if that is limited.
+    async fn make(
+        &self,
+        kept: &mut KeptVolume,
+        (copy_of, limit_bytes): (Option<&VolumeRef>, Option<u64>),
+        shared: &Arc<Shared>,
+    ) -> Result<Option<u64>, VolumeError> {
+        let (id, name) = (kept.id, kept.name.clone());
+        if let Some(source) = copy_of {
+            kept.copied = Some(self.copy(source, id, shared).await?);
+        } else {
+            let (host, folder) = (shared.backend.clone(), kept.host_path.clone());
+            let is_writable = !kept.is_read_only;
+            let made = task::spawn_blocking(move || match folder {
+                Some(path) => host.check_folder(Path::new(&path), is_writable),
+                None => host.create_volume(id),
+            });
+            let made = made.await.expect("a backend does not panic");
+            made.map_err(|source| VolumeError::Host { name, source })?;
         }
-        self.book().finish(kept).ok_or_else(|| not_found(&VolumeRef::Id(id)))
+        if limit_bytes.is_none() {
+            return Ok(None);
+        }
+        let limited = limit::limit(&shared.backend, (id, &kept.name), limit_bytes).await?;
+        kept.limit = limited.map(|(limit, _)| limit);
+        Ok(limited.map(|(_, used)| used))
     }
 
     async fn copy(
@@ -90,9 +121,12 @@ impl Volumes {
         shared: &Arc<Shared>,
     ) -> Result<VolumeCopy, VolumeError> {
         let _alone = self.copying.lock().await;
-        let found = self.book().find(source).map(|kept| (kept.id, kept.name.clone()));
-        let (of, name) =
+        let found = self.book().find(source).cloned();
+        let KeptVolume { id: of, name, host_path, .. } =
             found.ok_or_else(|| VolumeError::NoSource { volume: source.to_string() })?;
+        if host_path.is_some() {
+            return Err(VolumeError::OfHost { name, what: "copied" });
+        }
         let (copied, stood) = copy::copy(shared, (of, &name), to).await?;
         let frozen_us = u64::try_from(stood.as_micros()).unwrap_or(u64::MAX);
         Ok(VolumeCopy { of, way: copied.way, copied_bytes: copied.bytes, frozen_us })
@@ -140,6 +174,7 @@ impl Volumes {
                 name: kept.name.clone(),
                 path: mount.path.clone(),
                 access: mount.access,
+                host_path: kept.host_path.clone(),
             });
         }
         Ok(found)

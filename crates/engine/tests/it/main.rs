@@ -20,4 +20,5 @@ mod snapshots;
 mod support;
 mod templates;
 mod usage;
+mod volume_limits;
 mod volumes;

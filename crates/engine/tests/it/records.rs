@@ -74,6 +74,7 @@ fn record(n: u8, name: Option<&str>) -> Record {
             name: "data".parse().unwrap(),
             path: "/data".to_owned(),
             access: atoll_api::volume::VolumeAccess::Shared,
+            host_path: None,
         }],
         workspace: Some("/home/user/app".try_into().unwrap()),
     }

@@ -8,7 +8,10 @@ use crate::error::Failure;
 use crate::extract::{Body, Query, parameter, wrong};
 use crate::stream::{Next, Pulled};
 use atoll_api::error::ErrorBody;
-use atoll_api::volume::{CreateVolume, ListVolumes, Volume, VolumeName, VolumePage, VolumeRef};
+use atoll_api::key::Scope;
+use atoll_api::volume::{
+    CreateVolume, ListVolumes, SetVolumeLimit, Volume, VolumeName, VolumePage, VolumeRef,
+};
 use atoll_engine::volumes::Export;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
@@ -24,6 +27,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
         .routes(routes!(get, delete))
+        .routes(routes!(limit))
         .routes(routes!(export))
 }
 
@@ -41,8 +45,9 @@ impl FromRequestParts<Arc<App>> for Chosen {
 
 /// Make a volume
 ///
-/// It is empty. Sandboxes are shown it that name it in `volumes` when they are made. It is carried
-/// through also when the caller goes away; who asks again is told that the name is taken.
+/// It is empty, a copy of another one, or a folder of the server's machine. Sandboxes are shown it that
+/// name it in `volumes` when they are made. It is carried through also when the caller goes away; who
+/// asks again is told that the name is taken.
 #[utoipa::path(
     post, path = "/v1/volumes", operation_id = "create_volume", tag = "volumes",
     request_body(content = CreateVolume, example = json!({"name": "models"})),
@@ -57,6 +62,9 @@ async fn create(
     State(app): State<Arc<App>>,
     Body(request): Body<CreateVolume>,
 ) -> Result<Response, Failure> {
+    if request.host_path.is_some() && caller.scope() < Scope::Admin {
+        return Err(Failure::scope(Scope::Admin));
+    }
     let volume = app.engine.create_volume(request, caller.by()).await?;
     Ok(json(StatusCode::CREATED, &volume))
 }
@@ -113,9 +121,31 @@ async fn get(
     Ok(Json(app.engine.get_volume(&volume)?))
 }
 
+/// Limit a volume
+///
+/// In place of the limit that it has. What lies on it is measured first: a limit that is less is refused.
+#[utoipa::path(
+    put, path = "/v1/volumes/{volume}/limit", operation_id = "set_volume_limit", tag = "volumes",
+    params(("volume" = VolumeRef, Path, description = "Its id or name")),
+    request_body(content = SetVolumeLimit, example = json!({"bytes": 1_073_741_824})),
+    responses(
+        (status = 200, body = Volume, description = "It has that limit"),
+        (status = "default", body = ErrorBody, description = "It has the limit that it had"),
+    ),
+    security(("key" = [])),
+)]
+async fn limit(
+    Runner(caller): Runner,
+    State(app): State<Arc<App>>,
+    Chosen(volume): Chosen,
+    Body(request): Body<SetVolumeLimit>,
+) -> Result<Json<Volume>, Failure> {
+    Ok(Json(app.engine.set_volume_limit(volume, request, caller.by()).await?))
+}
+
 /// Delete a volume
 ///
-/// With all that it holds. One that a sandbox has, be that stopped, is not deleted: `used_by` lists
+/// With all that it holds; a folder of the server's machine stays as it is. One that a sandbox has, be that stopped, is not deleted: `used_by` lists
 /// these.
 #[utoipa::path(
     delete, path = "/v1/volumes/{volume}", operation_id = "delete_volume", tag = "volumes",

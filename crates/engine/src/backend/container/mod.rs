@@ -24,6 +24,7 @@ mod archive;
 mod diff;
 mod disk;
 mod flat;
+mod folder;
 mod host;
 mod identity;
 mod image;
@@ -43,6 +44,7 @@ use crate::images::Images;
 use crate::usage::Measured;
 use atoll_api::id::{LayerId, SandboxId, VolumeId};
 use atoll_api::sandbox::{Stage, Tier};
+use atoll_api::volume::VolumeLimitBy;
 use atoll_jail::cgroup::{Group, Layout};
 use atoll_protocol::request::Request;
 use atoll_spawner::client::{self, Spawner};
@@ -431,6 +433,22 @@ impl Backend for Container {
 
     fn export_volume(&self, id: VolumeId, out: &mut dyn io::Write) -> Result<(), BackendError> {
         self.pack_volume(id, out)
+    }
+
+    fn check_folder(&self, path: &Path, is_writable: bool) -> Result<(), BackendError> {
+        self.look_at_folder(path, is_writable)
+    }
+
+    fn limit_volume(
+        &self,
+        id: VolumeId,
+        bytes: Option<u64>,
+    ) -> Result<VolumeLimitBy, BackendError> {
+        self.have_limited(id, bytes)
+    }
+
+    fn measure_volume(&self, id: VolumeId) -> Result<u64, BackendError> {
+        self.volume_bytes(id)
     }
 
     fn sync_volume(&self, id: VolumeId) -> Result<(), BackendError> {

@@ -14,12 +14,14 @@ use super::host::{Places, call};
 use super::identity::{COUNT, Ids, OF_VOLUMES};
 use super::order::octets;
 use super::snapshot::open;
-use super::{Container, host};
+use super::{Container, folder, host};
 use crate::backend::{BackendError, VolumeCopied, VolumePlace};
 use atoll_api::id::VolumeId;
 use atoll_api::snapshot::SnapshotWay;
+use atoll_api::volume::VolumeLimitBy;
 use atoll_spawner::order::{self, Owners, Volume};
 use atoll_store::tree::{self, Index, Previous, SubvolumeError};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -190,6 +192,36 @@ impl Container {
         }
     }
 
+    /// Limits one where it is a subvolume of a file system with quotas.
+    pub(super) fn have_limited(
+        &self,
+        id: VolumeId,
+        bytes: Option<u64>,
+    ) -> Result<VolumeLimitBy, BackendError> {
+        let volume = self.open_volume(id)?;
+        if !tree::is_subvolume(volume.as_fd()).unwrap_or_default() {
+            return Ok(VolumeLimitBy::Measurement);
+        }
+        match atoll_sys::btrfs::limit_subvolume(volume.as_fd(), bytes) {
+            Ok(()) => Ok(VolumeLimitBy::FileSystem),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                // No quotas here, none of that subvolume, or not for us.
+                Some(Errno::NOTCONN | Errno::NOENT | Errno::PERM | Errno::OPNOTSUPP) => {
+                    Ok(VolumeLimitBy::Measurement)
+                }
+                _ => Err(call("limit the volume")(error)),
+            },
+        }
+    }
+
+    /// What one takes on the disk, in bytes.
+    pub(super) fn volume_bytes(&self, id: VolumeId) -> Result<u64, BackendError> {
+        let measured = tree::measure(self.open_volume(id)?.as_fd(), u64::MAX, &|| false);
+        measured
+            .map(|measured| measured.disk_bytes)
+            .map_err(|error| host::other("measure the volume", error))
+    }
+
     pub(super) fn bring_volume_to_disk(&self, id: VolumeId) -> Result<(), BackendError> {
         tree::sync(self.open_volume(id)?.as_fd()).map_err(call("bring the volume to the disk"))
     }
@@ -245,6 +277,16 @@ pub(super) fn at_start(
         }
     };
     let shown = |place: &VolumePlace| {
+        if let Some(path) = &place.host_path {
+            let found = folder::look(path, places.state(), place.is_writable)?;
+            return Ok(Volume {
+                source: octets(path)?,
+                at: octets(&place.at)?,
+                expect: Some(found.identity),
+                is_writable: place.is_writable,
+                owners: found.owners(ids),
+            });
+        }
         let source = places.volume(place.id);
         if !source.is_dir() {
             return Err(BackendError::NoVolume { id: place.id });
@@ -252,6 +294,7 @@ pub(super) fn at_start(
         Ok(Volume {
             source: octets(&source)?,
             at: octets(&place.at)?,
+            expect: None,
             is_writable: place.is_writable,
             owners,
         })

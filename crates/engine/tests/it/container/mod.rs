@@ -12,6 +12,7 @@ mod packages;
 mod restart;
 mod services;
 mod snapshots;
+mod volume_limits;
 mod volumes;
 mod workspace;
 

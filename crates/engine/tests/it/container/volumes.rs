@@ -21,29 +21,31 @@ async fn make(engine: &Engine, name: &str) -> String {
     engine.create_volume(request, "uid:0".to_owned()).await.unwrap().id.to_string()
 }
 
-fn wanted(name: &str, copy_of: Option<&str>) -> CreateVolume {
+pub(super) fn wanted(name: &str, copy_of: Option<&str>) -> CreateVolume {
     CreateVolume {
         name: name.parse().unwrap(),
         labels: [].into(),
         is_read_only: copy_of.is_some(),
         copy_of: copy_of.map(|name| name.parse().unwrap()),
+        limit_bytes: None,
+        host_path: None,
     }
 }
 
-fn at(path: &str, access: VolumeAccess) -> VolumeMount {
+pub(super) fn at(path: &str, access: VolumeAccess) -> VolumeMount {
     VolumeMount { volume: "data".parse().unwrap(), path: path.to_owned(), access }
 }
 
-fn with(name: &str, path: &str, access: VolumeAccess) -> CreateSandbox {
+pub(super) fn with(name: &str, path: &str, access: VolumeAccess) -> CreateSandbox {
     CreateSandbox { volumes: vec![at(path, access)], ..named(name) }
 }
 
-fn is_root() -> bool {
+pub(super) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
 /// What a line of shell prints as the sandbox's user.
-fn sh(machine: &Machine, id: SandboxId, script: &str) -> String {
+pub(super) fn sh(machine: &Machine, id: SandboxId, script: &str) -> String {
     let ran = machine.guest(id).sh(&format!("exec 2>&1; {script}"));
     ran.text().to_owned()
 }
