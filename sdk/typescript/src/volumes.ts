@@ -12,8 +12,12 @@ export interface VolumeOptions {
   labels?: Record<string, string>;
   /** The volume, by its id or name, that it is to be a copy of. */
   copyOf?: string;
-  /** Nobody writes to it, ever: a snapshot. Only for a copy. */
+  /** Nobody writes to it, ever. Only for a copy, which is a snapshot then, and for a folder. */
   isReadOnly?: boolean;
+  /** The most that its files may take on the disk, in bytes. */
+  limitBytes?: number;
+  /** The folder of the server's machine that it is to be, one that its settings grant. Needs a key of scope `admin`. */
+  hostPath?: string;
   signal?: AbortSignal;
 }
 
@@ -40,6 +44,12 @@ export class Volumes {
     const { signal, ...rest } = options;
     const asked = { method: "POST", path: "/v1/volumes", silenceMs: AS_LONG_AS_IT_TAKES } as const;
     return this.#transport.json({ ...asked, json: { name, ...rest }, signal });
+  }
+
+  /** Limits how many bytes may lie on a volume, no fewer than do; `null` takes the limit away. */
+  async setLimit(volume: string, limitBytes: number | null): Promise<Volume> {
+    const asked = { method: "PUT", path: `${path(volume)}/limit`, silenceMs: AS_LONG_AS_IT_TAKES } as const;
+    return this.#transport.json({ ...asked, json: { bytes: limitBytes } });
   }
 
   /** Volumes by name, fetched page by page. */

@@ -209,7 +209,8 @@ async function oversee({ secrets, approvals, audit, images, volumes }: Atoll): P
   await images.pull("a", { onProgress: () => {} });
   await images.delete("a");
   await images.prune({ all: true });
-  await volumes.create("data", { labels: { a: "b" }, copyOf: "x", isReadOnly: true });
+  await volumes.create("data", { labels: { a: "b" }, copyOf: "x", isReadOnly: true, limitBytes: 1, hostPath: "/x" });
+  await volumes.setLimit("data", null);
   await first(volumes.list({ labels: { a: "b" }, pageCount: 1 }));
   await volumes.get("data");
   await first(volumes.export("data"));

@@ -278,6 +278,7 @@ mod tests {
         assert_eq!(config.caps.lifecycle.max_lifetime_ms, Some(7 * 86_400_000));
         assert_eq!(config.caps.limits.memory_bytes, Some(16 << 30));
         assert_eq!(config.templates.builds_at_once, 4);
+        assert_eq!(config.host_folders, [PathBuf::from("/srv")]);
         assert_eq!(config.templates.builds_kept, Config::default().templates.builds_kept);
         let [red, all] = &config.budgets[..] else { panic!("there are two") };
         assert_eq!((red.name.as_str(), red.period), ("red", Some(BudgetPeriod::Day)));
@@ -301,6 +302,9 @@ mod tests {
             ),
             ("[[budget]]\nname = \"a\"\nmemory = \"1GiB\"", "SIZE*TIME"),
             ("[[budget]]\nname = \"a\"\nevery = \"year\"\ncpu = \"1h\"", "year"),
+            ("[volumes]\nhost_folders = [\"/nowhere\"]", "no such file"),
+            ("[volumes]\nhost_folders = [\"/proc/self\"]", "without symbolic links"),
+            ("[volumes]\nhost_folders = [\"/etc/passwd\"]", "of a folder"),
             ("[templates", "expected"),
         ] {
             let error = parse(text).unwrap_err();

@@ -28,6 +28,7 @@ class ApprovalWhat:
 
     kind: Literal["network", "exec", "apply"]
     host: str | None = None
+    host_path: str | None = None
     port: int | None = None
     method: str | None = None
     path: str | None = None

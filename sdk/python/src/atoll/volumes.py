@@ -55,8 +55,19 @@ class VolumeCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeLimit:
+    """The most that may lie on a volume.
+
+    The file system has writing beyond it fail; or the server measures, and stops who writes to a full one.
+    """
+
+    bytes: int
+    enforced_by: Literal["file_system", "measurement"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """A volume. While a sandbox has it, it is not deleted. One that is read-only is a snapshot."""
+    """A volume. While a sandbox has it, it is not deleted. One that is read-only nobody ever writes to."""
 
     id: str
     name: str
@@ -65,3 +76,6 @@ class Volume:
     used_by: tuple[VolumeUse, ...]
     is_read_only: bool = False
     copied: VolumeCopy | None = None
+    limit: VolumeLimit | None = None
+    used_bytes: int | None = None
+    host_path: str | None = None

@@ -406,8 +406,24 @@ export interface components {
             by: string;
             /** @description The one that it is a copy of. */
             copyOf?: components["schemas"]["VolumeId"];
+            /** @description The folder of the server's machine that it is. */
+            hostPath?: string;
             /** @enum {string} */
             kind: "volume_created";
+            /** @description Its name. */
+            name: components["schemas"]["VolumeName"];
+            /** @description Which. */
+            volumeId: components["schemas"]["VolumeId"];
+        } | {
+            /** @description Who changed it. */
+            by: string;
+            /**
+             * Format: int64
+             * @description Bytes that may lie on it; any number where nothing is said.
+             */
+            bytes?: number;
+            /** @enum {string} */
+            kind: "volume_limited";
             /** @description Its name. */
             name: components["schemas"]["VolumeName"];
             /** @description Which. */
@@ -980,12 +996,22 @@ export interface components {
              *     that write to that one stand still meanwhile. It is empty where nothing is said.
              */
             copyOf?: components["schemas"]["VolumeRef"];
-            /** @description Nobody is to write to it, ever: a snapshot, to read and to copy. Only for a copy. */
+            /**
+             * @description A folder of the server's machine, which is to be the volume: an absolute path without symbolic
+             *     links, that whoever runs the server grants. Needs a key of scope `admin`.
+             */
+            hostPath?: string;
+            /** @description Nobody is to write to it, ever. Only for a copy, which is a snapshot then, and for a folder. */
             isReadOnly?: boolean;
             /** @description Labels, to find it by. */
             labels?: {
                 [key: string]: string;
             };
+            /**
+             * Format: int64
+             * @description The most that its files may take on the disk, in bytes.
+             */
+            limitBytes?: number;
             /** @description A name that no other volume has. */
             name: components["schemas"]["VolumeName"];
         };
@@ -2520,6 +2546,15 @@ export interface components {
             /** @description Of which; a last link is followed. */
             path: components["schemas"]["Octets"];
         };
+        /** @description Gives a volume another limit. */
+        SetVolumeLimit: {
+            /**
+             * Format: int64
+             * @description Bytes that its files may take on the disk, and no fewer than they take; `null` takes the limit
+             *     away.
+             */
+            bytes: number;
+        };
         /** @description A budget that all sandboxes with certain labels have together. */
         SharedBudget: {
             /** @description How much there is. */
@@ -2990,6 +3025,11 @@ export interface components {
             copied?: components["schemas"]["VolumeCopy"];
             /** @description When it was made. */
             createdAt: components["schemas"]["Timestamp"];
+            /**
+             * @description The folder of the server's machine that it is, if it is one: deleting the volume leaves that as
+             *     it is.
+             */
+            hostPath?: string;
             /** @description Its id. */
             id: components["schemas"]["VolumeId"];
             /** @description Nobody writes to it, ever: a snapshot. */
@@ -2998,6 +3038,8 @@ export interface components {
             labels: {
                 [key: string]: string;
             };
+            /** @description The most that may lie on it; none where nothing is said. */
+            limit?: components["schemas"]["VolumeLimit"];
             /** @description Its name, which no other volume has. */
             name: components["schemas"]["VolumeName"];
             /**
@@ -3005,6 +3047,12 @@ export interface components {
              *     deleted.
              */
             usedBy: components["schemas"]["VolumeUse"][];
+            /**
+             * Format: int64
+             * @description Bytes that its files took on the disk when it was measured last, which is done where there is a
+             *     limit.
+             */
+            usedBytes?: number;
         };
         /**
          * @description What a sandbox may do with a volume.
@@ -3033,6 +3081,21 @@ export interface components {
          * @example vol_0001020304050607abff
          */
         VolumeId: string;
+        /** @description The most that may lie on a volume, and who sees to it. */
+        VolumeLimit: {
+            /**
+             * Format: int64
+             * @description Bytes that its files may take on the disk.
+             */
+            bytes: number;
+            /** @description Who sees to it. */
+            enforcedBy: components["schemas"]["VolumeLimitBy"];
+        };
+        /**
+         * @description Who sees to the limit of a volume.
+         * @enum {string}
+         */
+        VolumeLimitBy: "file_system" | "measurement";
         /** @description Asks for a volume to be shown in a sandbox. */
         VolumeMount: {
             /** @description What it may do with it. */

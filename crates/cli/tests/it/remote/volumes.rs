@@ -74,6 +74,66 @@ fn a_volume_is_made_shown_and_deleted() {
     });
 }
 
+#[test]
+fn a_volume_has_a_limit_that_can_be_raised() {
+    each(|project| {
+        let _served = Served::start(project, &[]);
+        if !objects_flags(project)["volumes"].as_bool().unwrap() {
+            return atoll_testkit::skip::skip("volumes", "files cannot be shown with other owners");
+        }
+        said(project, &["volume", "create", "data", "--limit", "2MiB"]);
+        said(project, &["create", "one", "--volume", "data:/data"]);
+        sh(project, "one", "head -c 1500000 /dev/urandom > /data/file");
+        let refused = ask(project, &["volume", "limit", "data", "1MiB"]);
+        assert_eq!(refused.code(), Some(1), "{}", refused.text());
+        assert!(refused.stderr().contains("volume data is full"), "{}", refused.text());
+        assert_eq!(said(project, &["volume", "limit", "data", "4MiB"]), "");
+        let listed = said(project, &["volume", "list"]);
+        assert!(listed.contains("1.4 MiB of 4.0 MiB"), "{listed}");
+        said(project, &["volume", "limit", "data", "none"]);
+        let shown = objects(project, &["volume", "show", "data", "--json"]);
+        assert!(shown[0].get("limit").is_none(), "{shown:?}");
+        let refused = ask(project, &["volume", "limit", "data", "much"]);
+        assert_eq!(refused.code(), Some(2), "{}", refused.text());
+        assert!(refused.stderr().contains("or write none"), "{}", refused.text());
+        said(project, &["delete", "one"]);
+        said(project, &["volume", "delete", "data"]);
+    });
+}
+
+#[test]
+fn a_folder_is_a_volume_where_the_settings_grant_it() {
+    each(|project| {
+        let place = project.root().canonicalize().unwrap();
+        let (granted, settings) = (place.join("granted"), place.join("serve.toml"));
+        std::fs::create_dir(&granted).unwrap();
+        std::fs::write(granted.join("file"), "theirs\n").unwrap();
+        let folders = format!("[volumes]\nhost_folders = [{granted:?}]\n");
+        std::fs::write(&settings, folders).unwrap();
+        let _served = Served::start(project, &["--config", settings.to_str().unwrap()]);
+        if !objects_flags(project)["volumes"].as_bool().unwrap() {
+            return atoll_testkit::skip::skip("volumes", "files cannot be shown with other owners");
+        }
+        let create = |path: &str| {
+            let wanted = ["volume", "create", "data", "--read-only", "--host-path", path];
+            ask(project, &wanted)
+        };
+        let refused = create("/etc");
+        assert_eq!(refused.code(), Some(1), "{}", refused.text());
+        assert!(refused.stderr().contains("host_folders"), "{}", refused.text());
+        let path = granted.to_str().unwrap();
+        let made = create(path);
+        assert_eq!(made.code(), Some(0), "{}", made.text());
+        said(project, &["create", "one", "--volume", "data:/data:ro"]);
+        assert_eq!(sh(project, "one", "cat /data/file"), "theirs\n");
+        let refused = ask(project, &["exec", "one", "--", "/bin/sh", "-c", "echo x > /data/file"]);
+        assert_ne!(refused.code(), Some(0), "{}", refused.text());
+        said(project, &["delete", "one"]);
+        said(project, &["volume", "delete", "data"]);
+        assert!(granted.join("file").exists());
+    });
+}
+
 fn objects_flags(project: &Project) -> serde_json::Value {
     let socket = super::socket(project);
     let answer = crate::serve::support::try_ask(&socket, "GET", "/v1/capabilities", None).unwrap();

@@ -26,13 +26,30 @@ class Volumes:
         labels: Mapping[str, str] | None = None,
         copy_of: str | None = None,
         is_read_only: bool | None = None,
+        limit_bytes: int | None = None,
+        host_path: str | None = None,
     ) -> Volume:
         """Makes a volume: empty, or a copy of another one as that is at one moment, while who writes to it stands still.
 
-        A copy that is read-only is a snapshot: nobody ever writes to it.
+        A copy that is read-only is a snapshot: nobody ever writes to it. `host_path` is a folder of the server's
+        machine, one that its settings grant, and needs a key of scope `admin`.
         """
-        request = body(name=name, labels=labels, copy_of=copy_of, is_read_only=is_read_only)
+        request = body(
+            name=name,
+            labels=labels,
+            copy_of=copy_of,
+            is_read_only=is_read_only,
+            limit_bytes=limit_bytes,
+            host_path=host_path,
+        )
         response = self._connection.request("POST", "/v1/volumes", body=request, wait_seconds=LONG_SECONDS)
+        return decode(Volume, response.json())
+
+    def set_limit(self, volume: str, limit_bytes: int | None) -> Volume:
+        """Limits how many bytes may lie on a volume, no fewer than do; `None` takes the limit away."""
+        path = f"/v1/volumes/{segment(volume)}/limit"
+        request = {"bytes": limit_bytes}
+        response = self._connection.request("PUT", path, body=request, wait_seconds=LONG_SECONDS)
         return decode(Volume, response.json())
 
     def list(
