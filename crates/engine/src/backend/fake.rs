@@ -24,6 +24,7 @@ mod archives;
 mod depth;
 mod files;
 mod gate;
+mod volumes;
 
 pub use gate::Gate;
 
@@ -146,13 +147,7 @@ struct HostState {
     ignores_stop: bool,
     ends_slowly: bool,
     guests_at: Option<PathBuf>,
-    volumes: BTreeSet<VolumeId>,
-    /// Bytes that lie on volumes.
-    volume_bytes: BTreeMap<VolumeId, u64>,
-    /// Limits that the file system sees to.
-    volume_limits: BTreeMap<VolumeId, u64>,
-    has_quotas: bool,
-    volume_bytes_else: u64,
+    volumes: volumes::Volumes,
 }
 
 /// What is on the host of one sandbox.
@@ -226,26 +221,6 @@ impl Host {
     /// Lets the processes of every sandbox ignore that they are asked to end.
     pub fn ignore_stop(&self) {
         self.state().ignores_stop = true;
-    }
-
-    /// Lets so many bytes lie on a volume.
-    pub fn fill_volume(&self, id: VolumeId, bytes: u64) {
-        self.state().volume_bytes.insert(id, bytes);
-    }
-
-    /// Lets so many bytes lie on every volume that nothing else is said of.
-    pub fn fill_volumes(&self, bytes: u64) {
-        self.state().volume_bytes_else = bytes;
-    }
-
-    /// Lets the file system see to limits of volumes.
-    pub fn have_quotas(&self) {
-        self.state().has_quotas = true;
-    }
-
-    /// The limit of a volume that the file system sees to.
-    pub fn volume_limit(&self, id: VolumeId) -> Option<u64> {
-        self.state().volume_limits.get(&id).copied()
     }
 
     /// Lets killed processes be gone no sooner than [`KILL_WITHIN`](super::KILL_WITHIN).
@@ -334,19 +309,6 @@ impl Host {
     /// What the processes of a sandbox do.
     pub fn processes(&self, id: SandboxId) -> Processes {
         self.state().sandboxes.get(&id).map_or(Processes::None, Parts::processes)
-    }
-
-    /// The volumes of which something is on it.
-    pub fn volumes(&self) -> Vec<VolumeId> {
-        self.state().volumes.iter().copied().collect()
-    }
-
-    /// The sandboxes whose processes can write to a volume.
-    pub fn writers(&self, volume: VolumeId) -> Vec<SandboxId> {
-        let state = self.state();
-        let writes = |place: &VolumePlace| place.id == volume && place.is_writable;
-        let has = |parts: &Parts| parts.group.is_some() && parts.volumes.iter().any(writes);
-        state.sandboxes.iter().filter(|(_, parts)| has(parts)).map(|(id, _)| *id).collect()
     }
 
     /// The layers on it.
@@ -523,11 +485,7 @@ impl Backend for Fake {
         self.host.at(Call::Start, Moment::Before)?;
         {
             let mut state = self.host.state();
-            let own = spec.volumes.iter().filter(|place| place.host_path.is_none());
-            let gone = { own }.find(|place| !state.volumes.contains(&place.id));
-            if let Some(VolumePlace { id, .. }) = gone {
-                return Err(BackendError::NoVolume { id: *id });
-            }
+            state.volumes.have_all(&spec.volumes)?;
             let parts = state.parts(id)?;
             parts.volumes.clone_from(&spec.volumes);
             parts.group = Some(Group { is_frozen: false, first: None });
@@ -736,36 +694,19 @@ impl Backend for Fake {
     }
 
     fn create_volume(&self, id: VolumeId) -> Result<(), BackendError> {
-        self.host.simple(Call::CreateVolume, |state| {
-            state.volumes.insert(id);
-            Ok(())
-        })
+        self.make_volume(id)
     }
 
     fn copy_volume(&self, from: VolumeId, to: VolumeId) -> Result<VolumeCopied, BackendError> {
-        self.host.simple(Call::CopyVolume, |state| {
-            if !state.volumes.contains(&from) {
-                return Err(BackendError::NoVolume { id: from });
-            }
-            state.volumes.insert(to);
-            Ok(())
-        })?;
-        Ok(VolumeCopied { way: SnapshotWay::Copy, bytes: 0 })
+        self.volume_copy(from, to)
     }
 
     fn export_volume(&self, id: VolumeId, out: &mut dyn Write) -> Result<(), BackendError> {
-        self.host.simple(Call::ExportVolume, |state| match state.volumes.contains(&id) {
-            true => out.write_all(id.to_string().as_bytes()).map_err(super::unsent),
-            false => Err(BackendError::NoVolume { id }),
-        })
+        self.write_volume(id, out)
     }
 
     fn check_folder(&self, path: &Path, _is_writable: bool) -> Result<(), BackendError> {
-        if path.ends_with("no-folder") {
-            let reason = "it is no directory".to_owned();
-            return Err(BackendError::Folder { path: path.to_owned(), reason });
-        }
-        Ok(())
+        volumes::look_at_folder(path)
     }
 
     fn limit_volume(
@@ -773,27 +714,11 @@ impl Backend for Fake {
         id: VolumeId,
         bytes: Option<u64>,
     ) -> Result<VolumeLimitBy, BackendError> {
-        let mut by = VolumeLimitBy::Measurement;
-        self.host.simple(Call::LimitVolume, |state| {
-            if state.has_quotas {
-                by = VolumeLimitBy::FileSystem;
-                match bytes {
-                    Some(bytes) => drop(state.volume_limits.insert(id, bytes)),
-                    None => drop(state.volume_limits.remove(&id)),
-                }
-            }
-            Ok(())
-        })?;
-        Ok(by)
+        self.have_limited(id, bytes)
     }
 
     fn measure_volume(&self, id: VolumeId) -> Result<u64, BackendError> {
-        let mut bytes = 0;
-        self.host.simple(Call::MeasureVolume, |state| {
-            bytes = state.volume_bytes.get(&id).copied().unwrap_or(state.volume_bytes_else);
-            Ok(())
-        })?;
-        Ok(bytes)
+        self.volume_bytes(id)
     }
 
     fn sync_volume(&self, _id: VolumeId) -> Result<(), BackendError> {
@@ -801,10 +726,7 @@ impl Backend for Fake {
     }
 
     fn remove_volume(&self, id: VolumeId) -> Result<(), BackendError> {
-        self.host.simple(Call::RemoveVolume, |state| {
-            state.volumes.remove(&id);
-            Ok(())
-        })
+        self.discard_volume(id)
     }
 
     fn volumes(&self) -> Result<Vec<VolumeId>, BackendError> {

@@ -28,7 +28,6 @@ class ApprovalWhat:
 
     kind: Literal["network", "exec", "apply"]
     host: str | None = None
-    host_path: str | None = None
     port: int | None = None
     method: str | None = None
     path: str | None = None
@@ -95,6 +94,7 @@ class AuditKind:
     exec_id: str | None = None
     exit_code: int | None = None
     host: str | None = None
+    host_path: str | None = None
     image: str | None = None
     is_cut: bool | None = None
     is_new: bool | None = None
