@@ -128,6 +128,20 @@ pub enum AuditKind {
         /// Who made it.
         by: String,
     },
+    /// A pool was made.
+    PoolCreated {
+        /// Its name.
+        name: String,
+        /// Who made it.
+        by: String,
+    },
+    /// A pool was deleted.
+    PoolDeleted {
+        /// Its name.
+        name: String,
+        /// Who deleted it.
+        by: String,
+    },
     /// The limit of a volume was changed.
     VolumeLimited {
         /// Which.
@@ -309,6 +323,8 @@ impl AuditKind {
             Self::ArchiveRestored { .. } => "archive_restored",
             Self::SandboxRestored { .. } => "sandbox_restored",
             Self::VolumeCreated { .. } => "volume_created",
+            Self::PoolCreated { .. } => "pool_created",
+            Self::PoolDeleted { .. } => "pool_deleted",
             Self::VolumeLimited { .. } => "volume_limited",
             Self::VolumeDeleted { .. } => "volume_deleted",
             Self::ExecStarted { .. } => "exec_started",

@@ -23,6 +23,7 @@ pub mod network;
 pub mod object;
 pub mod octets;
 pub mod policy;
+pub mod pool;
 pub mod ports;
 pub mod protect;
 pub mod sandbox;

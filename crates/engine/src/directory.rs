@@ -7,13 +7,15 @@
 use crate::owner::Handle;
 use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Directory {
     by_id: HashMap<SandboxId, Handle>,
     by_name: HashMap<SandboxName, SandboxId>,
+    /// Members of pools: nobody finds them, and they take places.
+    members: HashSet<SandboxId>,
     sandboxes_max: usize,
     is_closing: bool,
 }
@@ -31,7 +33,8 @@ pub(crate) enum Refusal {
 
 impl Directory {
     pub(crate) fn new(sandboxes_max: usize) -> Self {
-        Self { by_id: HashMap::new(), by_name: HashMap::new(), sandboxes_max, is_closing: false }
+        let (by_id, by_name, members) = Default::default();
+        Self { by_id, by_name, members, sandboxes_max, is_closing: false }
     }
 
     /// Admits a new sandbox. Whoever has the name is told before anything else is,
@@ -48,10 +51,40 @@ impl Directory {
         if let Some(holder) = name.and_then(|name| self.named(name)) {
             return Err(Refusal::NameTaken(holder.clone()));
         }
-        if self.by_id.len() >= self.sandboxes_max {
-            return Err(Refusal::Full);
-        }
+        self.check_room()?;
         self.insert(name, id, make());
+        Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), Refusal> {
+        let is_full = self.by_id.len() + self.members.len() >= self.sandboxes_max;
+        if is_full { Err(Refusal::Full) } else { Ok(()) }
+    }
+
+    /// Gives a place to a member of a pool.
+    pub(crate) fn admit_member(&mut self, id: SandboxId) -> Result<(), Refusal> {
+        if self.is_closing {
+            return Err(Refusal::Closing);
+        }
+        self.check_room()?;
+        self.members.insert(id);
+        Ok(())
+    }
+
+    /// Has a member be a sandbox like every other one, which has its place already.
+    pub(crate) fn promote(
+        &mut self,
+        name: Option<&SandboxName>,
+        handle: Handle,
+    ) -> Result<(), Refusal> {
+        if self.is_closing {
+            return Err(Refusal::Closing);
+        }
+        if let Some(holder) = name.and_then(|name| self.named(name)) {
+            return Err(Refusal::NameTaken(holder.clone()));
+        }
+        self.members.remove(&handle.id);
+        self.insert(name, handle.id, handle);
         Ok(())
     }
 
@@ -86,6 +119,7 @@ impl Directory {
     pub(crate) fn forget(&mut self, name: Option<&SandboxName>, id: SandboxId) {
         self.free_name(name, id);
         self.by_id.remove(&id);
+        self.members.remove(&id);
     }
 
     /// Admits nothing more, and lets go of every owner: each ends when it has done

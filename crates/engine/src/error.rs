@@ -1,10 +1,12 @@
 //! Errors of the engine, and the one place where each becomes an [`ApiError`].
 
 mod cause;
+mod pool;
 mod snapshot;
 mod volume;
 
 pub(crate) use cause::is_full;
+pub use pool::PoolError;
 pub use snapshot::SnapshotError;
 pub use volume::VolumeError;
 
@@ -112,6 +114,9 @@ pub enum CreateError {
     /// A volume that it is to have cannot be had.
     #[error(transparent)]
     Volume(#[from] VolumeError),
+    /// The pool that it is to be of gives nothing.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
     /// The engine shuts down.
     #[error("the server shuts down")]
     ShuttingDown,
@@ -536,6 +541,15 @@ impl CreateError {
                 if answer.code == ErrorCode::NotFound {
                     answer.code = ErrorCode::Invalid;
                     answer.details.field = Some("volumes".to_owned());
+                }
+                answer
+            }
+            Self::Pool(error) => {
+                let mut answer = error.to_api();
+                // What is not there is in the request.
+                if answer.code == ErrorCode::NotFound {
+                    answer.code = ErrorCode::Invalid;
+                    answer.details.field = Some("pool".to_owned());
                 }
                 answer
             }

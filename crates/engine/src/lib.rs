@@ -45,6 +45,7 @@ pub mod network;
 mod oversight;
 mod owner;
 pub mod pieces;
+pub mod pools;
 pub mod reconcile;
 pub mod records;
 pub mod secrets;

@@ -21,6 +21,12 @@ pub enum Request {
     HoldClock,
     /// Lets it go on. Answered by [`Reply::Done`].
     ReleaseClock,
+    /// Sets variables of every command from here on, beside those that there are. Answered by
+    /// [`Reply::Done`].
+    Bind {
+        /// Names and values.
+        environment: Vec<(Octets, Octets)>,
+    },
     /// Runs a command.
     Start(exec::Start),
     /// Follows an exec.

@@ -100,6 +100,12 @@ impl StandIn {
                 Ok(Reply::Unpacked { entries: 1, bytes: 1 })
             }
             Request::Execs => Ok(Reply::Execs(Vec::new())),
+            Request::Bind { environment } => {
+                for (name, value) in environment {
+                    self.note(format!("bind {name}={value}"));
+                }
+                Ok(Reply::Done)
+            }
             Request::HoldClock | Request::ReleaseClock | Request::Stop { .. } => Ok(Reply::Done),
             // What is sent is read first: who sends it learns of a fault on its own side.
             Request::Unpack(_) if until(&mut stream, &mut decoder, Kind::End)?.is_none() => {

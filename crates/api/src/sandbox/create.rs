@@ -103,6 +103,10 @@ pub struct CreateSandbox {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 16)]
     pub volumes: Vec<VolumeMount>,
+    /// The pool whose member it is to be, in place of an image, a snapshot or a template. What is not said
+    /// here is as the pool says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<SandboxName>,
 }
 
 fn host_image() -> String {
@@ -127,6 +131,7 @@ impl Default for CreateSandbox {
             exec_ask: Vec::new(),
             network: None,
             volumes: Vec::new(),
+            pool: None,
         }
     }
 }
@@ -281,6 +286,14 @@ impl CreateSandbox {
         }
         if self.template.is_some() && (self.image != host_image() || self.snapshot.is_some()) {
             return malformed("template", "cannot be chosen together with an image or a snapshot");
+        }
+        let is_of_another =
+            self.image != host_image() || self.snapshot.is_some() || self.template.is_some();
+        if self.pool.is_some() && is_of_another {
+            return malformed(
+                "pool",
+                "cannot be chosen together with an image, a snapshot or a template",
+            );
         }
         self.env.validate()?;
         validate_labels(&self.labels)?;

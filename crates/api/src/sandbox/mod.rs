@@ -30,6 +30,7 @@ use crate::exec::ExecPattern;
 use crate::id::{SandboxId, SnapshotId};
 use crate::name::SandboxName;
 use crate::octets::Octets;
+use crate::pool::OfPool;
 use crate::template::TemplateRef;
 use crate::time::Timestamp;
 use crate::volume::MountedVolume;
@@ -210,6 +211,9 @@ pub struct Sandbox {
     pub holds: Vec<Hold>,
     /// How its creation went.
     pub timeline: Timeline,
+    /// The pool that it came of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<OfPool>,
 }
 
 #[cfg(test)]

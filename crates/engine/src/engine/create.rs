@@ -1,5 +1,6 @@
 //! Asking for a sandbox: checks, admission, and waiting for its owner.
 
+use super::pool::Making;
 use super::{Engine, Shared};
 use crate::backend::Progress;
 use crate::directory::Refusal;
@@ -53,7 +54,7 @@ pub(crate) struct ForBuild {
 }
 
 /// What became of a request for a place.
-enum Admission {
+pub(super) enum Admission {
     /// It has one, and its creation is under way.
     Made(Handle, Waiter),
     /// Its name belongs to another.
@@ -149,6 +150,13 @@ impl Engine {
         build: Option<&ForBuild>,
         asked_at: Instant,
     ) -> Result<Admission, CreateError> {
+        let pool = request.pool.as_ref().map(|name| self.shared.pool_of(name));
+        let pool = pool.transpose().map_err(CreateError::Pool)?;
+        if pool.is_some() {
+            request.validate()?;
+        }
+        let filled = pool.as_ref().map(|pool| pool.fill(request));
+        let request = filled.as_ref().unwrap_or(request);
         let mut record = resolve(&self.shared, request, build)?;
         let workspace = Workspace::asked_for(request, beside.archive.take())
             .map_err(|source| CreateError::Workspace { source: Arc::new(source) })?;
@@ -157,6 +165,18 @@ impl Engine {
         }
         let progress = Arc::new(Progress::new(asked_at));
         let (outcome, creation) = watch::channel(Creation::UnderWay);
+        if let Some(pool) = &pool {
+            let holder = record.name.as_ref();
+            let holder = holder.and_then(|name| self.shared.directory().named(name).cloned());
+            if let Some(holder) = holder {
+                beside.archive = workspace.and_then(Workspace::into_archive);
+                return Ok(Admission::Taken(holder));
+            }
+            if let Some(member) = self.shared.take_member(pool, &mut record)? {
+                let making = Making { progress, outcome, creation };
+                return self.give(pool, member, record, making, (workspace, beside));
+            }
+        }
         let (owner, handle) = Owner::new(self.shared.clone(), record.clone());
         let (handle, waiter) = handle.with_creation(progress.clone(), creation);
         let admitted = {
@@ -307,7 +327,7 @@ fn begin_with(
 
 /// Turns a request into what will be recorded: checked, with defaults, within the caps
 /// and within what the tier can do.
-fn resolve(
+pub(super) fn resolve(
     shared: &Shared,
     request: &CreateSandbox,
     build: Option<&ForBuild>,
@@ -342,6 +362,7 @@ fn resolve(
     getrandom::fill(&mut bytes).map_err(CreateError::Random)?;
     let now = shared.clock.now();
     Ok(Record {
+        pool: None,
         id: SandboxId::from_random(bytes),
         name: request.name.clone(),
         state: State::Creating,

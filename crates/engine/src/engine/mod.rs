@@ -6,6 +6,7 @@
 mod create;
 mod diff;
 mod expose;
+mod pool;
 mod snapshot;
 mod start;
 mod template;
@@ -29,6 +30,7 @@ use crate::inside::Wake;
 use crate::lifecycle::HoldId;
 use crate::oversight::Oversight;
 use crate::owner::{Command, Handle, Reply};
+use crate::pools::Pools;
 use crate::records::{CameTrue, Records, RecordsError};
 use crate::services::is_service;
 use crate::snapshots::Snapshots;
@@ -82,6 +84,7 @@ pub(crate) struct Shared {
     /// For those who block for them too, and must not keep the engine for that.
     pub(crate) templates: Arc<Templates>,
     pub(crate) volumes: Volumes,
+    pub(crate) pools: Pools,
     /// Where snapshots are archived, if the server has a place for that.
     pub(crate) archives: Option<Arc<Archives>>,
     /// Names that have addresses in them.

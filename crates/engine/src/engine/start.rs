@@ -13,6 +13,7 @@ use crate::error::StartError;
 use crate::gateway::{Keeper as GatewayKeeper, Kept as KeptNames, Program};
 use crate::oversight::Oversight;
 use crate::owner::{Begin, Command, Owner, Reply};
+use crate::pools::{self, Pools};
 use crate::reconcile::{self, Action, Plan};
 use crate::records::{Change, Fate, Record, Records, TemplateChange};
 use crate::snapshots::{self, How, Kept, Snapshots};
@@ -102,16 +103,17 @@ impl Engine {
             // Of nobody: sandboxes have only those that are written down.
             volumes::clear(&known.volumes, &*host).map_err(StartError::Inventory)?;
             let volumes = Volumes::new(known.volumes);
+            let pools = Pools::new(known.pools, begun_at);
             let broken_off = templates::broken_off(&known.templates.builds);
             let templates = Templates::open(settings.templates, &state, known.templates);
             let templates = (templates.map_err(StartError::Templates)?, broken_off);
             let (came_true, approvals) = (known.came_true, known.approvals);
-            let beside = (taken, templates, volumes);
+            let beside = (taken, templates, volumes, pools);
             Ok((records, plan, came_true, approvals, oversight, meter, beside))
         });
         let (records, plan, came_true, asked, oversight, meter, beside) =
             looked.await.expect("neither of them panics")?;
-        let ((snapshots, unmade), templates, volumes) = beside;
+        let ((snapshots, unmade), templates, volumes, pools) = beside;
         let (oversight, meter) = (Arc::new(oversight), Arc::new(meter));
         let (approvals, keeper) = Approvals::new(asked, oversight.clone());
         let gateway = gateway.map(|program| {
@@ -132,6 +134,7 @@ impl Engine {
             snapshots: Snapshots::new(snapshots),
             templates: Arc::new(templates.0),
             volumes,
+            pools,
             archives: archives.map(Arc::new),
             meter,
             closing: watch::Sender::new(false),
@@ -162,6 +165,7 @@ impl Engine {
         engine.spawn(templates::keep(engine.shared.clone()));
         engine.spawn(snapshots::shorten(engine.shared.clone()));
         engine.spawn(archives::keep(engine.shared.clone()));
+        engine.spawn(pools::keep(engine.shared.clone()));
         Ok(engine)
     }
 

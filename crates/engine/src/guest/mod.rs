@@ -47,6 +47,7 @@ pub use shared::Settings;
 pub use watch::{Seen, Watching};
 
 use atoll_protocol::exec::Feed;
+use atoll_protocol::octets::Octets;
 use atoll_protocol::request::{self, Reply, Request};
 use connection::Connection;
 use content::{Patience, expect};
@@ -88,6 +89,22 @@ impl Guest {
             _ => None,
         })
         .await
+    }
+
+    /// Has every command from now on begin with these variables too.
+    ///
+    /// # Errors
+    ///
+    /// [`GuestError`].
+    pub async fn bind(&self, environment: Vec<(String, String)>) -> Result<(), GuestError> {
+        let octets = |text: String| {
+            let invalid = |_| GuestError::TooLong(std::io::ErrorKind::InvalidInput.into());
+            Octets::try_from(text.as_str()).map_err(invalid)
+        };
+        let pairs = environment.into_iter();
+        let environment: Result<Vec<_>, GuestError> =
+            pairs.map(|(name, value)| Ok((octets(name)?, octets(value)?))).collect();
+        self.done(&Request::Bind { environment: environment? }, Duration::ZERO).await
     }
 
     /// Feeds an exec all that `source` has, and waits until it has been taken,

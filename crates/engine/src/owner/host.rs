@@ -54,11 +54,17 @@ impl Exit {
 }
 
 impl Owner {
-    /// Notes that there are processes.
+    /// Notes that there are processes, which are metered from now on.
     pub(super) fn lives(&mut self, alive: Alive) -> Result<(), BackendError> {
+        self.begins_to_live(alive)?;
+        self.meter_begins();
+        Ok(())
+    }
+
+    /// The same of one whose use is nobody's yet.
+    pub(super) fn begins_to_live(&mut self, alive: Alive) -> Result<(), BackendError> {
         self.exit = Exit::of(alive.exit)?;
         self.guest.send_replace(Some(Guest::new(alive.guest)));
-        self.meter_begins();
         Ok(())
     }
 

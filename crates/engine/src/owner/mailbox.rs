@@ -7,16 +7,18 @@ use crate::gateway::OpenError;
 use crate::guest::Guest;
 use crate::inside::InsideError;
 use crate::lifecycle::HoldId;
-use crate::records::RecordsError;
+use crate::records::{Once, Record, RecordsError};
 use crate::services::Statuses;
 use crate::state::Verb;
+use crate::workspace::Workspace;
 use atoll_api::budget::Budget;
 use atoll_api::id::{BuildId, SandboxId, SnapshotId};
 use atoll_api::network::NetworkPolicy;
 use atoll_api::sandbox::{HoldCause, Lifecycle, Sandbox};
 use atoll_api::snapshot::{CreateSnapshot, Snapshot};
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -72,6 +74,8 @@ pub(crate) enum Command {
         snapshot: SnapshotId,
         reply: Reply<Sandbox, SnapshotError>,
     },
+    /// Become what a request wants: only for a member of a pool.
+    Claim(Box<Claim>),
     /// Have its processes stand still until `until` ends, for what else they write to.
     StandStill {
         until: oneshot::Receiver<()>,
@@ -96,6 +100,22 @@ pub(crate) enum Command {
         name: String,
         reply: Reply<()>,
     },
+}
+
+/// What a member of a pool is to become.
+pub(crate) struct Claim {
+    pub(crate) record: Record,
+    pub(crate) progress: Arc<Progress>,
+    pub(crate) outcome: watch::Sender<Creation>,
+    /// Behind a lock that nobody waits for: what comes in is read by one at a time.
+    pub(crate) workspace: Mutex<Option<Workspace>>,
+    pub(crate) once: Option<Once>,
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim").field("id", &self.record.id).finish_non_exhaustive()
+    }
 }
 
 impl Command {

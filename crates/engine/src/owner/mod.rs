@@ -11,13 +11,14 @@
 mod expose;
 mod host;
 mod mailbox;
+mod member;
 mod meter;
 mod network;
 mod removal;
 mod snapshot;
 mod transitions;
 
-pub(crate) use mailbox::{Command, Creation, CreationFailure, Handle, Late, Reply, Waiter};
+pub(crate) use mailbox::{Claim, Command, Creation, CreationFailure, Handle, Late, Reply, Waiter};
 
 use crate::backend::{Alive, Progress};
 use crate::engine::Shared;
@@ -30,6 +31,7 @@ use crate::services::Services;
 use crate::state::{self, Step, Verb};
 use crate::told;
 use crate::workspace::Workspace;
+use atoll_api::name::SandboxName;
 use atoll_api::sandbox::{EventKind, Sandbox, Stage, State};
 use atoll_api::time::Timestamp;
 use host::Exit;
@@ -57,6 +59,8 @@ pub(crate) enum Begin {
         outcome: watch::Sender<Creation>,
         workspace: Option<Workspace>,
     },
+    /// Make a member of a pool, reached by this, and wait until it is given to somebody.
+    Member { pool: SandboxName, handle: Handle },
     /// Go on with what was found on the host.
     Found(Option<Alive>),
     /// Stop it: a server that died had begun to.
@@ -157,6 +161,11 @@ impl Owner {
             Begin::Create { progress, outcome, workspace } => {
                 self.create(progress, &outcome, workspace).await;
             }
+            Begin::Member { pool, handle } => {
+                if !self.be_member(&pool, handle).await {
+                    return;
+                }
+            }
             Begin::Found(alive) => self.take_up(alive).await,
             Begin::FinishStop(alive) => {
                 self.take_up(alive).await;
@@ -242,6 +251,8 @@ impl Owner {
                 reply.give(restored.map(|()| self.view.borrow().clone()));
             }
             Command::StandStill { until, reply } => self.stand_still(until, reply).await,
+            // It is nobody's to be given any more; who sent that learns of it by the end of its creation.
+            Command::Claim(_) => {}
             Command::Unexpose { port, reply } => reply.give(self.unexpose(port).await),
             Command::Worked => self.activity.worked(self.shared.clock.now()),
             Command::FirstDone { at } => self.command_done(at).await,

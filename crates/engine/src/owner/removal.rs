@@ -177,7 +177,8 @@ impl Owner {
             Command::Unexpose { reply, .. } => reply.give(Err(gone)),
             Command::Snapshot { reply, .. } => reply.give(Err(gone.into())),
             Command::Restore { reply, .. } => reply.give(Err(gone.into())),
-            Command::Release { .. }
+            Command::Claim(_)
+            | Command::Release { .. }
             | Command::Overdrawn
             | Command::SecretsChanged
             | Command::Worked

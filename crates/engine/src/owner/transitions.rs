@@ -62,9 +62,8 @@ impl Owner {
         progress: &Arc<Progress>,
         workspace: Option<Workspace>,
     ) -> Result<(), CreationFailure> {
-        let unwritten = |error: RecordsError| CreationFailure::Records(Arc::new(error));
-        self.write(EventKind::Requested, Fate::Keep).await.map_err(unwritten)?;
-        self.tell_shared().await;
+        self.announce().await?;
+        self.shared.meter.begins(&self.record);
         let alive = self.make_on_host(progress).await?;
         let alive = alive.and_then(|alive| self.lives(alive));
         alive.map_err(|error| match error {
@@ -74,13 +73,31 @@ impl Owner {
                 CreationFailure::Backend(Arc::new(error))
             }
         })?;
+        self.finish(progress, workspace).await
+    }
+
+    /// Writes that it is wanted: one that is not there later is removed by the next start.
+    pub(super) async fn announce(&mut self) -> Result<(), CreationFailure> {
+        self.write(EventKind::Requested, Fate::Keep).await.map_err(unwritten)?;
+        self.tell_shared().await;
+        Ok(())
+    }
+
+    /// Makes all of it whose processes run.
+    pub(super) async fn finish(
+        &mut self,
+        progress: &Arc<Progress>,
+        workspace: Option<Workspace>,
+    ) -> Result<(), CreationFailure> {
         self.open_network().await.map_err(|error| CreationFailure::Network(Arc::new(error)))?;
         let has_dependencies = workspace.is_some() || !self.record.services.is_empty();
         if let Some(workspace) = workspace {
             let made = self.make_workspace(workspace).await?;
             made.map_err(|error| CreationFailure::Workspace(Arc::new(error)))?;
         }
-        self.start_services().await?;
+        if !self.services.are_kept() {
+            self.start_services().await?;
+        }
         if has_dependencies && self.services.are_ready() {
             progress.reached(Stage::DependenciesReady).unwrap_or_default();
         }
@@ -99,11 +116,10 @@ impl Owner {
     }
 
     /// Has the host make it and start it, for as long as that may take.
-    async fn make_on_host(
+    pub(super) async fn make_on_host(
         &mut self,
         progress: &Arc<Progress>,
     ) -> Result<Result<Alive, BackendError>, CreationFailure> {
-        self.shared.meter.begins(&self.record);
         let (spec, reports) = (self.spec().await, progress.clone());
         let (backend, id) = (Arc::clone(&self.shared.backend), self.record.id);
         let shared = self.shared.clone();
@@ -138,7 +154,7 @@ impl Owner {
         Err(CreationFailure::TimedOut(Late { what, limit: "create_timeout_ms", time }))
     }
 
-    async fn unmake(&mut self, failure: &CreationFailure) {
+    pub(super) async fn unmake(&mut self, failure: &CreationFailure) {
         let reason = match failure {
             CreationFailure::Backend(error) => format!("it could not be made: {error}"),
             CreationFailure::Workspace(error) => {
@@ -388,4 +404,9 @@ impl Owner {
         told::host_failed(self.record.id, verb_word(verb), &source);
         OperationError::Backend { id: self.record.id, verb, state: self.record.state, source }
     }
+}
+
+/// A creation that cannot be written down.
+fn unwritten(error: RecordsError) -> CreationFailure {
+    CreationFailure::Records(Arc::new(error))
 }

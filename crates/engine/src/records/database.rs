@@ -73,6 +73,7 @@ const MIGRATIONS: &[&str] = &[
     super::templates::MIGRATION,
     super::volumes::MIGRATION,
     super::budgets::MIGRATION,
+    super::pools::MIGRATION,
 ];
 
 /// Why the records cannot be opened, read or written.

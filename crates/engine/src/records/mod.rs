@@ -16,6 +16,7 @@
 
 mod budgets;
 mod database;
+mod pools;
 mod record;
 mod snapshots;
 mod templates;
@@ -23,6 +24,7 @@ mod usage;
 mod volumes;
 
 pub use database::{Database, EVENTS_KEPT, ONCE_KEPT, ONCE_KEPT_FOR, RecordsError};
+pub use pools::PoolChange;
 pub use record::Record;
 pub use snapshots::SnapshotChange;
 pub use templates::{KnownTemplates, TemplateChange};
@@ -31,6 +33,7 @@ pub use volumes::VolumeChange;
 
 use crate::approvals::book as approvals;
 use crate::budgets::Drawn;
+use crate::pools::KeptPool;
 use crate::snapshots::Kept;
 use crate::usage::{Found, Tally, Wanted};
 use crate::volumes::KeptVolume;
@@ -122,6 +125,8 @@ pub struct Known {
     pub templates: KnownTemplates,
     /// Volumes.
     pub volumes: Vec<KeptVolume>,
+    /// Pools.
+    pub pools: Vec<KeptPool>,
 }
 
 enum Job {
@@ -144,6 +149,10 @@ enum Job {
     },
     Volumes {
         changes: Vec<VolumeChange>,
+        reply: oneshot::Sender<Result<(), RecordsError>>,
+    },
+    Pools {
+        changes: Vec<PoolChange>,
         reply: oneshot::Sender<Result<(), RecordsError>>,
     },
     SaveUsage {
@@ -188,9 +197,18 @@ impl Records {
         let (approvals, snapshots) = (database.approvals()?, database.snapshots()?);
         let (usage, templates) = (database.usage_of_all()?, database.templates()?);
         let volumes = database.volumes()?;
-        let drawn = database.drawn()?;
-        let known =
-            Known { records, came_true, approvals, snapshots, usage, drawn, templates, volumes };
+        let (drawn, pools) = (database.drawn()?, database.pools()?);
+        let known = Known {
+            records,
+            came_true,
+            approvals,
+            snapshots,
+            usage,
+            drawn,
+            templates,
+            volumes,
+            pools,
+        };
         let (jobs, queue) = mpsc::channel(QUEUE);
         let events = broadcast::Sender::new(EVENTS_BEHIND);
         let listeners = events.clone();
@@ -264,6 +282,17 @@ impl Records {
     pub async fn save_volumes(&self, changes: Vec<VolumeChange>) -> Result<(), RecordsError> {
         let (reply, answer) = oneshot::channel();
         self.ask(Job::Volumes { changes, reply }).await;
+        self.written.notify_one();
+        answer.await.expect("the writer answers every job")
+    }
+
+    /// Writes what has changed of pools, all of it or nothing.
+    ///
+    /// # Errors
+    /// Nothing was written then.
+    pub async fn save_pools(&self, changes: Vec<PoolChange>) -> Result<(), RecordsError> {
+        let (reply, answer) = oneshot::channel();
+        self.ask(Job::Pools { changes, reply }).await;
         self.written.notify_one();
         answer.await.expect("the writer answers every job")
     }
@@ -399,6 +428,7 @@ fn serve(
                 drop(reply.send(database.save_templates(&changes)));
             }
             Job::Volumes { changes, reply } => drop(reply.send(database.save_volumes(&changes))),
+            Job::Pools { changes, reply } => drop(reply.send(database.save_pools(&changes))),
             Job::SaveUsage { tallies, drawn, reply } => {
                 drop(reply.send(database.save_usage(&tallies, &drawn)));
             }

@@ -10,6 +10,7 @@ use atoll_api::id::{BuildId, LayerId, SandboxId, SnapshotId};
 use atoll_api::image::ImagePull;
 use atoll_api::name::SandboxName;
 use atoll_api::octets::Octets;
+use atoll_api::pool::OfPool;
 use atoll_api::sandbox::{Env, Hold, Lifecycle, Limits, Sandbox, State, Tier, Timeline};
 use atoll_api::service::Service;
 use atoll_api::template::TemplateRef;
@@ -95,14 +96,26 @@ pub struct Record {
     /// Volumes that are shown in it.
     #[serde(default)]
     pub volumes: Vec<Mount>,
+    /// The pool that it came of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<OfPool>,
 }
 
 impl Record {
+    /// Variables of its commands, for one whose processes run already.
+    pub fn bound(&self) -> Vec<(String, String)> {
+        self.environment().0.into_iter().collect()
+    }
+
+    fn environment(&self) -> Env {
+        let mut env = self.env.clone();
+        env.0.extend(self.network.as_ref().map(Remembered::variables).unwrap_or_default());
+        env
+    }
+
     /// What its backend has to know, but for the values of secrets.
     pub fn spec(&self) -> Spec {
-        let network = self.network.as_ref();
-        let mut env = self.env.clone();
-        env.0.extend(network.map(Remembered::variables).unwrap_or_default());
+        let (network, env) = (self.network.as_ref(), self.environment());
         Spec {
             image: self.image.clone(),
             pull: self.image_pull,
@@ -154,6 +167,7 @@ impl Record {
             lease_ends_at: lease_ms.map(|ms| self.lease_from.after(Duration::from_millis(ms))),
             holds,
             timeline: self.timeline,
+            pool: self.pool.clone(),
         }
     }
 }

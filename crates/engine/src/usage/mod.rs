@@ -184,6 +184,12 @@ impl Meter {
         self.change(record.id, Tally::begins);
     }
 
+    /// Its processes are there already, and have used so much that is not its own.
+    pub(crate) fn takes_over(&self, record: &Record, until_now: Measured) {
+        self.knows(record);
+        self.change(record.id, |tally| tally.takes_over(until_now));
+    }
+
     /// They were looked at.
     pub(crate) fn saw(&self, id: SandboxId, at: Timestamp, measured: Measured) {
         self.change(id, |tally| tally.saw(at, measured));

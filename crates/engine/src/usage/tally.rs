@@ -72,6 +72,11 @@ impl Tally {
         (self.cpu_seen_us, self.memory_seen) = (0, None);
     }
 
+    /// Processes that were started for nobody are its own from now on.
+    pub fn takes_over(&mut self, until_now: Measured) {
+        (self.cpu_seen_us, self.memory_seen) = (until_now.cpu_us.unwrap_or(0), None);
+    }
+
     /// Takes in what was measured.
     pub fn saw(&mut self, at: Timestamp, measured: Measured) {
         if let Some(now_us) = measured.cpu_us {

@@ -13,6 +13,7 @@ mod diff;
 mod guest;
 mod images;
 mod life;
+mod pools;
 mod random;
 mod records;
 mod restart;

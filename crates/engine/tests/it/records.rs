@@ -44,6 +44,7 @@ fn service() -> Service {
 
 fn record(n: u8, name: Option<&str>) -> Record {
     Record {
+        pool: None,
         id: SandboxId::from_random([n; 10]),
         name: name.map(|name| name.parse().unwrap()),
         state: State::Running,

@@ -145,6 +145,7 @@ fn answer(request: Request, channel: &mut Channel, root: &Root) -> Result<Option
         | Request::Attend
         | Request::HoldClock
         | Request::ReleaseClock
+        | Request::Bind { .. }
         | Request::Start(_)
         | Request::Follow(_)
         | Request::Feed(_)

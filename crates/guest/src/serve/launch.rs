@@ -40,6 +40,28 @@ pub struct Base {
     pub umask: u32,
 }
 
+impl Base {
+    /// Has every command begin with these variables too; with none of them if one is wrong.
+    pub(super) fn bind(&mut self, environment: Vec<(Octets, Octets)>) -> Result<(), Problem> {
+        if let Some((name, _)) = environment.iter().find(|(name, _)| !is_name(name)) {
+            return Err(no_name(name));
+        }
+        let words = environment
+            .into_iter()
+            .map(|(name, value)| (name.as_os_str().to_owned(), value.as_os_str().to_owned()));
+        self.environment.extend(words);
+        Ok(())
+    }
+}
+
+fn is_name(name: &Octets) -> bool {
+    !name.as_bytes().is_empty() && !name.as_bytes().contains(&b'=')
+}
+
+fn no_name(name: &Octets) -> Problem {
+    Problem::new(Code::Invalid, format!("{:?} is no name of a variable", name.as_os_str()))
+}
+
 /// The walls around every exec.
 pub trait Walls {
     /// Raises them around the calling process, which becomes this user. Called
@@ -182,9 +204,8 @@ fn environment(command: &Command, base: &Base) -> Result<BTreeMap<OsString, OsSt
         environment.extend(base.root_environment.clone());
     }
     for (name, value) in &command.environment {
-        if name.as_bytes().is_empty() || name.as_bytes().contains(&b'=') {
-            let text = format!("{:?} is no name of a variable", name.as_os_str());
-            return Err(Problem::new(Code::Invalid, text));
+        if !is_name(name) {
+            return Err(no_name(name));
         }
         let name = name.as_os_str().to_owned();
         match value {

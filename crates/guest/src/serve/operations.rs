@@ -32,6 +32,10 @@ impl Server {
                 self.clock.release();
                 Reply::Done
             }
+            Request::Bind { environment } => {
+                self.base.bind(environment)?;
+                Reply::Done
+            }
             Request::Start(start) => return self.start(index, &start),
             Request::Follow(follow) => return self.follow(index, follow),
             Request::Feed(feed) => return self.begin_feed(index, feed),
