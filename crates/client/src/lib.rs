@@ -29,6 +29,7 @@ mod files;
 pub mod followed;
 pub mod images;
 mod keys;
+mod pools;
 mod ports;
 mod sandboxes;
 mod secrets;

@@ -8,7 +8,7 @@ use atoll_api::key::Scope;
 use atoll_api::sandbox::InvalidRequest;
 use atoll_engine::archives::ArchiveError;
 use atoll_engine::error::{
-    CreateError, OperationError, SnapshotError, VolumeError, chain, invalid, of_records,
+    CreateError, OperationError, PoolError, SnapshotError, VolumeError, chain, invalid, of_records,
 };
 use atoll_engine::inside::InsideError;
 use atoll_engine::records::RecordsError;
@@ -121,6 +121,12 @@ impl From<OperationError> for Failure {
 
 impl From<SnapshotError> for Failure {
     fn from(error: SnapshotError) -> Self {
+        Self::of(error.to_api(), &error)
+    }
+}
+
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Self {
         Self::of(error.to_api(), &error)
     }
 }

@@ -1,6 +1,7 @@
 //! Counters for Prometheus.
 
 use atoll_api::exec::{EndCause, Ended};
+use atoll_api::pool::Pool;
 use atoll_api::sandbox::State;
 use atoll_engine::inside::InsideError;
 use atoll_engine::inside::exec::Started;
@@ -36,6 +37,11 @@ struct InState {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfPool {
+    pool: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WithOutcome {
     outcome: &'static str,
 }
@@ -49,6 +55,7 @@ pub(crate) struct Metrics {
     answers: Family<Answer, Counter>,
     seconds: Histogram,
     sandboxes: Family<InState, Gauge>,
+    pool_ready: Family<OfPool, Gauge>,
     pub(crate) connections: Gauge,
     pub(crate) streams: Gauge,
     preview_answers: Family<WithStatus, Counter>,
@@ -66,6 +73,7 @@ impl Metrics {
             answers: Family::default(),
             seconds: Histogram::new(SECONDS),
             sandboxes: Family::default(),
+            pool_ready: Family::default(),
             connections: Gauge::default(),
             streams: Gauge::default(),
             preview_answers: Family::default(),
@@ -94,6 +102,7 @@ impl Metrics {
         let help = "How long commands ran that were waited for by who started them, in seconds";
         registry.register("exec_duration_seconds", help, self.exec_seconds.clone());
         registry.register("sandboxes", "Sandboxes in each state", self.sandboxes.clone());
+        registry.register("pool_ready", "Members of pools that are ready", self.pool_ready.clone());
         self
     }
 
@@ -141,7 +150,17 @@ impl Metrics {
     }
 
     /// Everything as text, in the form that Prometheus reads.
-    pub(crate) fn text(&self, states: &BTreeMap<State, usize>) -> Result<String, fmt::Error> {
+    pub(crate) fn text(
+        &self,
+        states: &BTreeMap<State, usize>,
+        pools: &[Pool],
+    ) -> Result<String, fmt::Error> {
+        // Those that are deleted are not told of any more.
+        self.pool_ready.clear();
+        for pool in pools {
+            let of = OfPool { pool: pool.name.to_string() };
+            self.pool_ready.get_or_create(&of).set(i64::from(pool.ready));
+        }
         for (state, &count) in states {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.sandboxes.get_or_create(&InState { state: state.as_str() }).set(count);

@@ -36,6 +36,9 @@ pub(crate) struct Args {
     /// The template that it begins with, in place of an image: NAME, or NAME@VERSION
     #[arg(long, value_name = "TEMPLATE", conflicts_with_all = ["image", "snapshot"])]
     template: Option<TemplateRef>,
+    /// The pool whose member it is to be, in place of an image; what is not said is as the pool says
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["image", "snapshot", "template"])]
+    pool: Option<SandboxName>,
     /// Whether an image of a registry is pulled
     #[arg(long, value_name = "WHEN", value_enum, default_value = "missing")]
     pull: Pull,
@@ -102,6 +105,7 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
         image_pull: args.pull.into(),
         snapshot: args.snapshot,
         template: args.template,
+        pool: args.pool,
         ..args.wanted.request()?
     };
     let source = match &args.workspace {

@@ -22,6 +22,7 @@ mod logs;
 mod man;
 mod network;
 mod policy;
+mod pool;
 mod ps;
 mod restore;
 pub(crate) mod run;
@@ -84,6 +85,7 @@ pub(crate) enum Command {
     Image(image::Args),
     Template(template::Args),
     Volume(volume::Args),
+    Pool(pool::Args),
     Keys(keys::Args),
     Secret(secret::Args),
     Completions(completions::Args),
@@ -127,6 +129,7 @@ impl Command {
             Self::Image(args) => image::run(args),
             Self::Template(args) => template::run(args),
             Self::Volume(args) => volume::run(args),
+            Self::Pool(args) => pool::run(args),
             Self::Keys(args) => keys::run(args),
             Self::Secret(args) => secret::run(args),
             Self::Completions(args) => completions::run(args),

@@ -68,7 +68,7 @@ impl KeptPool {
             exec_ask,
             network: request.network.clone().or_else(|| of.network.clone()),
             volumes: request.volumes.clone(),
-            pool: request.pool.clone(),
+            pool: None,
         }
     }
 }

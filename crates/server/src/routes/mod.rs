@@ -20,6 +20,7 @@ mod git;
 mod images;
 mod keys;
 mod network;
+mod pools;
 mod ports;
 mod sandboxes;
 mod secrets;
@@ -112,6 +113,7 @@ fn described() -> OpenApiRouter<Arc<App>> {
         .merge(files::routes())
         .merge(keys::routes())
         .merge(network::routes())
+        .merge(pools::routes())
         .merge(ports::routes())
         .merge(secrets::routes())
         .merge(server::routes())

@@ -96,7 +96,7 @@ async fn healthz(State(app): State<Arc<App>>) -> Response {
     security(("key" = [])),
 )]
 async fn metrics(_: Reader, State(app): State<Arc<App>>) -> Result<Response, Failure> {
-    let text = app.metrics.text(&app.engine.states()).map_err(|error| {
+    let text = app.metrics.text(&app.engine.states(), &app.engine.pools()).map_err(|error| {
         Failure::new(ErrorCode::Internal, "the counters could not be written", "ask again")
             .caused_by(&error)
     })?;

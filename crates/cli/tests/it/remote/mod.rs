@@ -9,6 +9,7 @@ mod exec;
 mod hostile;
 mod look;
 mod network;
+mod pools;
 mod sandboxes;
 mod secret;
 mod snapshots;

@@ -14,7 +14,7 @@ fn sh(project: &Project, sandbox: &str, script: &str) -> String {
 fn a_volume_is_made_shown_and_deleted() {
     each(|project| {
         let _served = Served::start(project, &[]);
-        let flags = &objects_flags(project);
+        let flags = &flags(project);
         if !flags["volumes"].as_bool().unwrap() {
             return atoll_testkit::skip::skip("volumes", "files cannot be shown with other owners");
         }
@@ -78,7 +78,7 @@ fn a_volume_is_made_shown_and_deleted() {
 fn a_volume_has_a_limit_that_can_be_raised() {
     each(|project| {
         let _served = Served::start(project, &[]);
-        if !objects_flags(project)["volumes"].as_bool().unwrap() {
+        if !flags(project)["volumes"].as_bool().unwrap() {
             return atoll_testkit::skip::skip("volumes", "files cannot be shown with other owners");
         }
         said(project, &["volume", "create", "data", "--limit", "2MiB"]);
@@ -111,7 +111,7 @@ fn a_folder_is_a_volume_where_the_settings_grant_it() {
         let folders = format!("[volumes]\nhost_folders = [{granted:?}]\n");
         std::fs::write(&settings, folders).unwrap();
         let _served = Served::start(project, &["--config", settings.to_str().unwrap()]);
-        if !objects_flags(project)["volumes"].as_bool().unwrap() {
+        if !flags(project)["volumes"].as_bool().unwrap() {
             return atoll_testkit::skip::skip("volumes", "files cannot be shown with other owners");
         }
         let create = |path: &str| {
@@ -134,7 +134,7 @@ fn a_folder_is_a_volume_where_the_settings_grant_it() {
     });
 }
 
-fn objects_flags(project: &Project) -> serde_json::Value {
+pub(super) fn flags(project: &Project) -> serde_json::Value {
     let socket = super::socket(project);
     let answer = crate::serve::support::try_ask(&socket, "GET", "/v1/capabilities", None).unwrap();
     answer.body["flags"].clone()
@@ -144,7 +144,7 @@ fn objects_flags(project: &Project) -> serde_json::Value {
 fn a_server_that_is_killed_has_lost_no_volume_and_no_claim() {
     each(|project| {
         let mut served = Served::start(project, &[]);
-        if !objects_flags(project)["volumes"].as_bool().unwrap() {
+        if !flags(project)["volumes"].as_bool().unwrap() {
             return atoll_testkit::skip::skip("volumes", "files cannot be shown with other owners");
         }
         said(project, &["volume", "create", "data"]);
