@@ -32,6 +32,11 @@ LEFT_OUT = {
     "get_metrics": "for what collects metrics",
     "get_openapi": "for tools",
     "ask_approval": "for `atoll apply`",
+    "create_pool": "pools are made by who runs the server, with `atoll pool`",
+    "list_pools": "likewise",
+    "get_pool": "likewise",
+    "set_pool": "likewise",
+    "delete_pool": "likewise",
     "build_template": "templates are built by `atoll template`",
     "list_builds": "likewise",
     "get_build": "likewise",
@@ -56,7 +61,9 @@ UNSENT = {
     "fork_snapshot.sandbox.image": "the snapshot is in its place",
     "fork_sandbox.sandbox.image": "likewise",
     "fork_snapshot.sandbox.template": "likewise",
+    "fork_snapshot.sandbox.pool": "likewise",
     "fork_sandbox.sandbox.template": "likewise",
+    "fork_sandbox.sandbox.pool": "likewise",
     "fork_snapshot.sandbox.snapshot": "it is in the path",
     "fork_sandbox.sandbox.snapshot": "it is one of the sandbox in the path",
     "fork_snapshot.sandbox.workspace": "it begins with the files of the snapshot",
@@ -233,7 +240,9 @@ def keep_and_fork(client: atoll.Atoll, sandbox: atoll.Sandbox, making: dict[str,
     sandbox.restore(snapshot)
     client.create(snapshot=snapshot)
     client.create(template="web@2")
+    client.create(pool="web")
     client.get_or_create("web", template="web")
+    client.get_or_create("web", pool="web")
     list(client.snapshots.list(sandbox="web", labels={"a": "b"}, page_count=1))
     client.snapshots.get("snp_1")
     client.snapshots.delete("snp_1")

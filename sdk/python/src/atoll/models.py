@@ -174,6 +174,14 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfPool:
+    """How a sandbox came of a pool: as a member that ran already, or made from the start since `cold_because`."""
+
+    name: str
+    cold_because: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxInfo:
     """A sandbox as it was when it was asked for."""
 
@@ -198,6 +206,7 @@ class SandboxInfo:
     template: str | None = None
     cause: str | None = None
     budget: Budget = Budget()
+    pool: OfPool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

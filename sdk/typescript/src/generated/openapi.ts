@@ -415,6 +415,20 @@ export interface components {
             /** @description Which. */
             volumeId: components["schemas"]["VolumeId"];
         } | {
+            /** @description Who made it. */
+            by: string;
+            /** @enum {string} */
+            kind: "pool_created";
+            /** @description Its name. */
+            name: string;
+        } | {
+            /** @description Who deleted it. */
+            by: string;
+            /** @enum {string} */
+            kind: "pool_deleted";
+            /** @description Its name. */
+            name: string;
+        } | {
             /** @description Who changed it. */
             by: string;
             /**
@@ -904,6 +918,30 @@ export interface components {
             /** @description What it allows. */
             scope: components["schemas"]["Scope"];
         };
+        /** @description Asks for a pool. */
+        CreatePool: {
+            /** @description A name that no other pool has. */
+            name: components["schemas"]["SandboxName"];
+            /**
+             * Format: int64
+             * @description At least so long from one member's beginning to the next one's; as fast as can be where nothing is
+             *     said.
+             */
+            refillMs?: number;
+            /**
+             * @description What members are, as in a request for a sandbox; no name, workspace, volumes, or files of secrets,
+             *     and of no pool. A request that is given a member has of this what it does not say itself: variables,
+             *     labels, times and limits one by one, everything else as a whole.
+             */
+            sandbox?: components["schemas"]["CreateSandbox"];
+            /**
+             * Format: int32
+             * @description How many members are kept ready.
+             */
+            size: number;
+            /** @description What a request gets when no member is ready. */
+            whenExhausted?: components["schemas"]["WhenExhausted"];
+        };
         /**
          * @description Asks for a new sandbox.
          *
@@ -949,6 +987,11 @@ export interface components {
              *     is said; and only who has a network can be given more of it later.
              */
             network?: components["schemas"]["NetworkPolicy"];
+            /**
+             * @description The pool whose member it is to be, in place of an image, a snapshot or a template. What is not said
+             *     here is as the pool says.
+             */
+            pool?: components["schemas"]["SandboxName"];
             /**
              * @description What is to run in it whenever it runs. Creation waits until each is ready or has
              *     failed; one that fails does not make the creation fail.
@@ -2148,6 +2191,16 @@ export interface components {
         };
         /** @description Bytes that are mostly text, as `decodeOctets` gives them. */
         Octets: string;
+        /** @description How a sandbox came of a pool. */
+        OfPool: {
+            /**
+             * @description Why it was made from the start and is none of its members: the pool was `exhausted`, or the request
+             *     has something that a member cannot be given any more, as in `limits`.
+             */
+            coldBecause?: string;
+            /** @description Which. */
+            name: components["schemas"]["SandboxName"];
+        };
         /**
          * @description What becomes of an exec when the request that started it ends before it does.
          * @enum {string}
@@ -2170,6 +2223,54 @@ export interface components {
             offset: number;
             /** @description To which stream. */
             stream: components["schemas"]["Stream"];
+        };
+        /** @description A pool as the API shows it. */
+        Pool: {
+            /** @description When it was made. */
+            createdAt: components["schemas"]["Timestamp"];
+            /** @description Why the last member could not be made, until one is. */
+            error?: string;
+            /**
+             * Format: int64
+             * @description Requests that got a member since the server was started.
+             */
+            given: number;
+            /**
+             * Format: int32
+             * @description Members that are being made.
+             */
+            making: number;
+            /**
+             * Format: int64
+             * @description Requests since then that got none: refused, or made from the start.
+             */
+            missed: number;
+            /** @description Its name. */
+            name: components["schemas"]["SandboxName"];
+            /** @description What members are made of: an image, a snapshot's id or a template, as the pool was told. */
+            of: string;
+            /**
+             * Format: int32
+             * @description Members that are ready.
+             */
+            ready: number;
+            /**
+             * Format: int64
+             * @description At least so long from one member's beginning to the next one's.
+             */
+            refillMs: number;
+            /**
+             * Format: int32
+             * @description How many members are kept ready.
+             */
+            size: number;
+            /** @description What a request gets when no member is ready. */
+            whenExhausted: components["schemas"]["WhenExhausted"];
+        };
+        /** @description All pools, by name. */
+        Pools: {
+            /** @description The pools. */
+            pools: components["schemas"]["Pool"][];
         };
         /** @description A port on which something listens, or that is exposed. */
         Port: {
@@ -2394,6 +2495,8 @@ export interface components {
             limits: components["schemas"]["Limits"];
             /** @description Its name, if it was given one. */
             name?: components["schemas"]["SandboxName"];
+            /** @description The pool that it came of. */
+            pool?: components["schemas"]["OfPool"];
             /** @description Files inside with the values of secrets, which whatever runs there can read. */
             secretFiles?: string[];
             /** @description The snapshot that it came from, or that was taken of it last. */
@@ -2545,6 +2648,14 @@ export interface components {
             mode: components["schemas"]["Mode"];
             /** @description Of which; a last link is followed. */
             path: components["schemas"]["Octets"];
+        };
+        /** @description Changes a pool. */
+        SetPool: {
+            /**
+             * Format: int32
+             * @description How many members are kept ready; those beyond it go.
+             */
+            size: number;
         };
         /** @description Gives a volume another limit. */
         SetVolumeLimit: {
@@ -3180,6 +3291,11 @@ export interface components {
              */
             waitedMs: number;
         };
+        /**
+         * @description What a request gets of a pool that has no member ready.
+         * @enum {string}
+         */
+        WhenExhausted: "refuse" | "cold";
         /**
          * @description The files that a sandbox begins with: a clone of a repository, or an archive that comes
          *     with the request. They are there before its services start; where they cannot be had,

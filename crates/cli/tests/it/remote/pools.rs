@@ -2,6 +2,7 @@
 //! without a trace of who had a member before.
 
 use super::{Served, ask, each, objects, said};
+use atoll_testkit::internet::Internet;
 use atoll_testkit::process::wait_until;
 use atoll_testkit::run::Project;
 use rustix::process::Signal;
@@ -135,6 +136,37 @@ fn a_server_that_is_killed_leaves_no_member_and_fills_its_pools_again() {
         said(project, &["pool", "set", "web", "--size", "1"]);
         ready(project, 1);
         said(project, &["delete", "one"]);
+        said(project, &["pool", "delete", "web"]);
+    });
+}
+
+#[test]
+fn a_member_reaches_what_its_own_request_says() {
+    each(|project| {
+        let internet = Internet::new();
+        for name in ["a.test", "b.test"] {
+            internet.name(name, &["127.0.0.1"]);
+        }
+        let site = internet.http(|_| (200, Vec::new(), b"here\n".to_vec()));
+        let _served = Served::start_in(project, &internet);
+        let (port, net) = (site.port, format!("127.0.0.1/32:{}", site.port));
+        let host = |name: &str| format!("{name}:{port}");
+        let flags = ["--allow-host", &host("a.test"), "--allow-host", &net];
+        said(project, &[&["pool", "create", "web", "--size", "2"], &flags[..]].concat());
+        ready(project, 2);
+        let get = |sandbox: &str, name: &str| {
+            let url = format!("http://{name}:{port}/");
+            ask(project, &["exec", sandbox, "--", "curl", "-sS", &url]).stdout()
+        };
+        // As the pool says where nothing else is said.
+        assert_eq!(create(project, &["one"])["pool"], serde_json::json!({"name": "web"}));
+        assert_eq!(get("one", "a.test"), "here\n");
+        assert!(get("one", "b.test").contains("not-allowed"));
+        let own = ["two", "--allow-host", &host("b.test"), "--allow-host", &net];
+        assert_eq!(create(project, &own)["pool"], serde_json::json!({"name": "web"}));
+        assert_eq!(get("two", "b.test"), "here\n");
+        assert!(get("two", "a.test").contains("not-allowed"));
+        said(project, &["delete", "one", "two"]);
         said(project, &["pool", "delete", "web"]);
     });
 }

@@ -45,6 +45,30 @@ fn a_command_gets_its_variables_and_its_directory() {
 }
 
 #[test]
+fn variables_that_are_bound_are_those_of_every_command_from_then_on() {
+    each(|guest| {
+        let octets = |text: &str| Octets::try_from(text).unwrap();
+        let bind = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(name, value)| (octets(name), octets(value)));
+            guest.answer(&Request::Bind { environment: pairs.collect() })
+        };
+        let shown = || guest.sh("echo \"$A/$B\"").text().to_owned();
+        assert_eq!(shown(), "/\n");
+        assert_eq!(bind(&[("A", "1"), ("B", "two words")]), Ok(Reply::Done));
+        assert_eq!(shown(), "1/two words\n");
+        // All of it or nothing.
+        for wrong in ["", "X=Y"] {
+            assert_eq!(code(&bind(&[("A", "2"), (wrong, "3")])), Some(Code::Invalid));
+        }
+        assert_eq!(shown(), "1/two words\n");
+        // What a command itself says holds over that.
+        let mut start = sh("echo \"$A/$B\"");
+        start.command.environment = vec![(octets("A"), Some(octets("own"))), (octets("B"), None)];
+        assert_eq!(guest.run(start).text(), "own/\n");
+    });
+}
+
+#[test]
 fn what_cannot_be_run_is_told_by_kind() {
     each(|guest| {
         let answer = |start: exec::Start| code(&guest.answer(&Request::Start(start)));

@@ -91,6 +91,7 @@ class AsyncAtoll:
         image_pull: ImagePull | None = None,
         snapshot: AsyncSnapshot | str | None = None,
         template: str | None = None,
+        pool: str | None = None,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
@@ -107,8 +108,8 @@ class AsyncAtoll:
         """Makes a sandbox, and returns when it runs. It is made once, also where the connection breaks.
 
         `files` is a local directory that it begins with, all of it. Then there is no sandbox if the connection breaks.
-        With a `snapshot`, or its id, or a `template`, as `web` or `web@2`, it begins as that, in place of an image. It
-        reaches what `network` says, and nothing where nothing is said. Commands like one of `exec_ask`, as in
+        With a `snapshot`, or its id, or a `template`, as `web` or `web@2`, it begins as that, in place of an image; with
+        a `pool` it is one of that, which runs already, or `info.pool.cold_because` says why it is not. It reaches what `network` says, and nothing where nothing is said. Commands like one of `exec_ask`, as in
         `git push *`, wait for somebody who approves: see `exec`. `volumes` are shown in it.
         """
         request = body(
@@ -117,6 +118,7 @@ class AsyncAtoll:
             image_pull=image_pull,
             snapshot=id_of(snapshot),
             template=template,
+            pool=pool,
             env=env,
             labels=labels,
             limits=limits,
@@ -162,6 +164,7 @@ class AsyncAtoll:
         image_pull: ImagePull | None = None,
         snapshot: AsyncSnapshot | str | None = None,
         template: str | None = None,
+        pool: str | None = None,
         env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         limits: Limits | None = None,
@@ -180,6 +183,7 @@ class AsyncAtoll:
             image_pull=image_pull,
             snapshot=id_of(snapshot),
             template=template,
+            pool=pool,
             env=env,
             labels=labels,
             limits=limits,
