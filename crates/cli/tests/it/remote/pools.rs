@@ -58,7 +58,7 @@ fn a_member_is_given_once_with_what_the_request_brings_and_nothing_of_another() 
         assert_ne!(one["id"], two["id"]);
         let look = "echo \"[$B]\"; ls -A ~ /tmp; ls /proc | grep -c '^[0-9]'";
         let found = sh(project, "two", look);
-        let fresh = sh(project, &said(project, &["create", "fresh"]).trim().to_owned(), look);
+        let fresh = sh(project, said(project, &["create", "fresh"]).trim(), look);
         assert_eq!(found, fresh, "nothing in a member is of another sandbox");
         // The clock is right, however long it waited.
         let clock: i64 = sh(project, "two", "date +%s").trim().parse().unwrap();
@@ -86,7 +86,7 @@ fn a_pool_of_a_template_has_only_members_of_its_latest_version() {
         let _served = Served::start(project, &[]);
         let build = |text: &str| {
             let steps = format!("[[steps]]\nrun = \"echo {text} > ~/version\"\n");
-            project.write("t.toml", &format!("name = \"t\"\n{steps}"));
+            project.write("t.toml", format!("name = \"t\"\n{steps}"));
             said(project, &["template", "build", "t.toml"])
         };
         assert_eq!(build("first"), "t@1\n");
