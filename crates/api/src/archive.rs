@@ -1,19 +1,22 @@
-//! Archives: snapshots in object storage.
+//! Archives: snapshots and sandboxes in object storage.
 
 use crate::id::{ArchiveId, SandboxId, SnapshotId};
 use crate::name::SandboxName;
-use crate::sandbox::{InvalidRequest, Limits, Tier, page_count};
+use crate::sandbox::{InvalidRequest, Limits, Sandbox, Tier, page_count};
 use crate::snapshot::Snapshot;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Of what an archive is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ArchiveKind {
     /// Of a snapshot.
+    #[default]
     Snapshot,
+    /// Of a sandbox that is archived.
+    Sandbox,
 }
 
 /// An archive, as an object store has it.
@@ -28,7 +31,7 @@ pub struct Archive {
     /// That one's name at the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_name: Option<SandboxName>,
-    /// The snapshot that it is of.
+    /// The snapshot that it is of, if it is of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// When it was archived.
@@ -110,4 +113,6 @@ pub struct Archived {
 pub enum RestoredArchive {
     /// A snapshot, with an id of its own.
     Snapshot(Box<Snapshot>),
+    /// A sandbox, with an id of its own. It runs.
+    Sandbox(Box<Sandbox>),
 }

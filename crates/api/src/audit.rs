@@ -96,6 +96,16 @@ pub enum AuditKind {
         /// What came of it.
         archive_id: ArchiveId,
     },
+    /// A sandbox's files were put into object storage.
+    SandboxArchived {
+        /// What came of it.
+        archive_id: ArchiveId,
+    },
+    /// An archived sandbox's files are back on this host.
+    SandboxUnarchived {
+        /// Of which archive.
+        archive_id: ArchiveId,
+    },
     /// An archive was deleted.
     ArchiveDeleted {
         /// Which.
@@ -319,6 +329,8 @@ impl AuditKind {
             Self::SnapshotTaken { .. } => "snapshot_taken",
             Self::SnapshotDeleted { .. } => "snapshot_deleted",
             Self::SnapshotArchived { .. } => "snapshot_archived",
+            Self::SandboxArchived { .. } => "sandbox_archived",
+            Self::SandboxUnarchived { .. } => "sandbox_unarchived",
             Self::ArchiveDeleted { .. } => "archive_deleted",
             Self::ArchiveRestored { .. } => "archive_restored",
             Self::SandboxRestored { .. } => "sandbox_restored",

@@ -16,6 +16,20 @@ impl Client {
         self.ask(Method::POST, Path::of(&["snapshots", &snapshot.to_string(), "archive"])).await
     }
 
+    /// Puts a sandbox into object storage, however long that takes; one that runs is stopped first if
+    /// it `stops`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn archive_sandbox(
+        &self,
+        sandbox: &str,
+        stops: bool,
+    ) -> Result<Archived, ClientError> {
+        let path = Path::sandbox(sandbox, &["archive"]).with_some("stop", stops.then_some(true));
+        self.ask(Method::POST, path).await
+    }
+
     /// Gives a page of the archives that there are, in the order of their ids.
     ///
     /// # Errors

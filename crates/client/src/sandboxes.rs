@@ -242,4 +242,14 @@ impl Client {
         let request = self.request(Method::DELETE, &Path::sandbox(sandbox, &[]));
         self.receive(request, Upload::empty()).await.map(|(_, sandbox)| sandbox)
     }
+
+    /// The same, but for the archive of one that is archived, which stays.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn delete_but_archive(&self, sandbox: &str) -> Result<Sandbox, ClientError> {
+        let path = Path::sandbox(sandbox, &[]).with_some("keep_archive", Some(true));
+        let request = self.request(Method::DELETE, &path);
+        self.receive(request, Upload::empty()).await.map(|(_, sandbox)| sandbox)
+    }
 }

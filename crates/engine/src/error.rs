@@ -10,6 +10,7 @@ pub use pool::PoolError;
 pub use snapshot::SnapshotError;
 pub use volume::VolumeError;
 
+use crate::archives::ArchiveError;
 use crate::audit::AuditError;
 use crate::backend::BackendError;
 use crate::budgets::Spent;
@@ -96,6 +97,11 @@ pub enum CreateError {
         /// The limit.
         sandboxes_max: usize,
     },
+    /// It is to be archived after a while, and there is nowhere to.
+    #[error(
+        "lifecycle.archive_after_ms needs a place for archives, which is the server's --archive"
+    )]
+    NoArchives,
     /// A budget that it would have with others is used up.
     #[error("{0}")]
     Spent(Spent),
@@ -270,6 +276,14 @@ pub enum OperationError {
         /// Which, and what of it.
         spent: Spent,
     },
+    /// It is to be archived after a while, and there is nowhere to.
+    #[error(
+        "lifecycle.archive_after_ms needs a place for archives, which is the server's --archive"
+    )]
+    NoArchives {
+        /// The sandbox.
+        id: SandboxId,
+    },
     /// Too many requests wait for this sandbox.
     #[error("too many requests wait for sandbox {id}")]
     Busy {
@@ -324,6 +338,18 @@ pub enum OperationError {
         /// What failed.
         source: RecordsError,
     },
+    /// Its files do not go into object storage, or do not come back.
+    #[error("could not {} sandbox {id}, which is {state} now: {}", verb_word(*.verb), chain(&**source))]
+    Archive {
+        /// The sandbox.
+        id: SandboxId,
+        /// What was asked for.
+        verb: Verb,
+        /// The state that it is in now.
+        state: State,
+        /// Why.
+        source: Box<ArchiveError>,
+    },
     /// Whoever carried it out is gone.
     #[error("it is not known what became of the request to sandbox {id}")]
     Lost {
@@ -338,6 +364,7 @@ pub(crate) fn verb_word(verb: Verb) -> &'static str {
         Verb::Resume => "resume",
         Verb::Stop => "stop",
         Verb::Kill => "kill",
+        Verb::Archive => "archive",
         Verb::Delete => "delete",
     }
 }
@@ -400,6 +427,13 @@ fn unsupported(error: &dyn std::error::Error, capability: &str) -> ApiError {
     let next_step = "ask for another tier, or without what this one lacks; `atoll doctor` says why";
     let mut answer = hopeless(ErrorCode::UnsupportedByTier, error, next_step);
     answer.details.capability = Some(capability.to_owned());
+    answer
+}
+
+fn no_archives(error: &dyn std::error::Error) -> ApiError {
+    let next_step = "leave it away, or have the operator serve with --archive URL";
+    let mut answer = hopeless(ErrorCode::Invalid, error, next_step);
+    answer.details.field = Some("lifecycle.archive_after_ms".to_owned());
     answer
 }
 
@@ -523,6 +557,7 @@ impl CreateError {
                 answer
             }
             Self::Spent(which) => spent(self, which),
+            Self::NoArchives => no_archives(self),
             Self::NoSnapshot { .. } => {
                 let next_step = "list the snapshots that there are";
                 let mut answer = hopeless(ErrorCode::Invalid, self, next_step);
@@ -638,6 +673,12 @@ impl OperationError {
                 answer
             }
             Self::Random { .. } => plain(ErrorCode::Internal, self, "see the server's log"),
+            Self::NoArchives { .. } => no_archives(self),
+            Self::Archive { state, source, .. } => {
+                let mut answer = ApiError { message: self.to_string(), ..source.to_api() };
+                answer.details.state = Some(*state);
+                answer
+            }
             Self::Backend { state, source, .. } => {
                 let mut answer = of_backend(self, source);
                 // A stop or kill that failed has killed some of its processes.
@@ -663,6 +704,8 @@ impl OperationError {
             | Self::WrongState { id, .. }
             | Self::NotRunning { id, .. }
             | Self::NoService { id, .. }
+            | Self::NoArchives { id }
+            | Self::Archive { id, .. }
             | Self::Unsupported { id, .. }
             | Self::NoNetwork { id }
             | Self::Network { id, .. }

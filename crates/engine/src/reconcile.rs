@@ -19,6 +19,9 @@
 //! (nothing)    remove       remove       remove        remove
 //! ```
 //!
+//! One that is resuming from an archive is archived still in place of failed: until its
+//! files are whole here, the archive is what it has.
+//!
 //! A sandbox whose processes are gone but whose files are whole is stopped, not
 //! failed: after the machine was started anew every one is like that, and each can
 //! be resumed.
@@ -56,10 +59,20 @@ pub fn plan(records: Vec<Record>, inventory: &[Found]) -> Plan {
     let mut there: BTreeMap<SandboxId, &Found> =
         inventory.iter().map(|found| (found.id, found)).collect();
     let known = records.into_iter().map(|record| {
-        let action = judge(record.state, there.remove(&record.id));
+        let action = match judge(record.state, there.remove(&record.id)) {
+            Action::Settle(State::Failed) if is_coming_back(&record) => {
+                Action::Settle(State::Archived)
+            }
+            action => action,
+        };
         (record, action)
     });
     Plan { known: known.collect(), unknown: there.into_keys().collect() }
+}
+
+/// Whether its archive has its files, if they are not here.
+fn is_coming_back(record: &Record) -> bool {
+    record.state == State::Resuming && record.archive.is_some()
 }
 
 /// One cell of the table.

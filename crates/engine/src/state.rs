@@ -6,7 +6,7 @@
 //! running    pausing  .         stopping  .        .       stopped  .
 //! pausing    .        .         .         running  paused  stopped  .
 //! paused     .        resuming  stopping  .        .       stopped  .
-//! resuming   .        .         .         running  paused  stopped  .
+//! resuming   .        .         .         running  paused  stopped  archived
 //! stopping   .        .         .         .        .       stopped  .
 //! stopped    .        resuming  .         .        .       .        archived
 //! archived   .        resuming  .         .        .       .        .
@@ -14,7 +14,8 @@
 //!
 //! `Pause`, `Resume` and `Stop` begin something; the other steps say what has
 //! turned out to be the case, so a pause that did not work is `Runs`, and a start
-//! that did not work is `Ended`. Beside the table, `Broke` leads to failed and
+//! that did not work is `Ended`, or `Archived` where its files did not come back. Beside
+//! the table, `Broke` leads to failed and
 //! `Delete` to deleted. Nothing but `Delete` follows on failed, and nothing on
 //! deleted; a sandbox that is being made cannot break, since one whose making
 //! failed is deleted.
@@ -98,9 +99,10 @@ pub fn next(state: State, step: Step) -> Option<State> {
             Runs => Some(State::Running),
             Frozen => Some(State::Paused),
             Ended => Some(State::Stopped),
+            Archived => Some(State::Archived),
             Broke => Some(State::Failed),
             Delete => Some(State::Deleted),
-            Pause | Resume | Stop | Archived => None,
+            Pause | Resume | Stop => None,
         },
         State::Stopping => match step {
             Ended => Some(State::Stopped),
@@ -142,6 +144,8 @@ pub enum Verb {
     Stop,
     /// Kill its processes.
     Kill,
+    /// Put its files into object storage.
+    Archive,
     /// Remove it.
     Delete,
 }
@@ -163,10 +167,14 @@ pub fn judge(verb: Verb, state: State) -> Answer {
         Verb::Pause => (Step::Pause, State::Paused),
         Verb::Resume => (Step::Resume, State::Running),
         Verb::Stop | Verb::Kill => (Step::Stop, State::Stopped),
+        Verb::Archive => (Step::Archived, State::Archived),
         Verb::Delete => (Step::Delete, State::Deleted),
     };
     if state == done {
         Answer::Already
+    } else if (verb, state) == (Verb::Archive, State::Resuming) {
+        // That it is archived again is found out, and not asked for.
+        Answer::Refuse
     } else if next(state, step).is_some() {
         Answer::Begin(step)
     } else {

@@ -41,6 +41,8 @@ fn words(what: &EventKind) -> (&'static str, Option<&str>) {
         EventKind::Exposed { .. } => ("exposed", None),
         EventKind::Unexposed { .. } => ("unexposed", None),
         EventKind::Snapshotted { .. } => ("snapshotted", None),
+        EventKind::Archiving { reason, .. } => ("archiving", Some(reason)),
+        EventKind::Archived { .. } => ("archived", None),
         EventKind::Restored { .. } => ("restored", None),
         EventKind::VolumeShared { .. } => ("volume_shared", None),
         EventKind::Failed { cause } => ("failed", Some(cause)),
@@ -54,7 +56,7 @@ fn words(what: &EventKind) -> (&'static str, Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use atoll_api::id::{SnapshotId, VolumeId};
+    use atoll_api::id::{ArchiveId, SnapshotId, VolumeId};
 
     #[test]
     fn the_words_are_those_of_the_api() {
@@ -69,6 +71,8 @@ mod tests {
             EventKind::NetworkSet,
             EventKind::Unexposed { port: 1 },
             EventKind::Snapshotted { snapshot_id: SnapshotId::from_random([1; 10]) },
+            EventKind::Archiving { reason: text(), archive_id: ArchiveId::from_random([1; 10]) },
+            EventKind::Archived { archive_id: ArchiveId::from_random([1; 10]) },
             EventKind::Restored { snapshot_id: SnapshotId::from_random([1; 10]) },
             EventKind::VolumeShared { volume_id: VolumeId::from_random([1; 10]), with: Vec::new() },
             EventKind::Failed { cause: text() },

@@ -183,7 +183,12 @@ pub struct Lifecycle {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 9007199254740991u64)]
     pub idle_stop_ms: Option<u64>,
-    /// Deleted after it was stopped for this long.
+    /// Archived after it was stopped for this long: its files are kept in object storage, until it
+    /// is resumed. Only where the server has a place for archives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 9007199254740991u64)]
+    pub archive_after_ms: Option<u64>,
+    /// Deleted after it was stopped for this long, archived or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 9007199254740991u64)]
     pub delete_after_ms: Option<u64>,
@@ -313,6 +318,7 @@ impl CreateSandbox {
             ("limits.disk_bytes", self.limits.disk_bytes, 1 << 20),
             ("lifecycle.lease_ms", self.lifecycle.lease_ms, 1),
             ("lifecycle.idle_stop_ms", self.lifecycle.idle_stop_ms, 1),
+            ("lifecycle.archive_after_ms", self.lifecycle.archive_after_ms, 1),
             ("lifecycle.delete_after_ms", self.lifecycle.delete_after_ms, 1),
             ("lifecycle.max_lifetime_ms", self.lifecycle.max_lifetime_ms, 1),
         ] {

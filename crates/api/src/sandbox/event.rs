@@ -1,6 +1,6 @@
 //! What happened to sandboxes, as it is told and kept.
 
-use crate::id::{SandboxId, SnapshotId, VolumeId};
+use crate::id::{ArchiveId, SandboxId, SnapshotId, VolumeId};
 use crate::ports::Visibility;
 use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -71,6 +71,18 @@ pub enum EventKind {
     Snapshotted {
         /// Which.
         snapshot_id: SnapshotId,
+    },
+    /// Its files are being put into object storage.
+    Archiving {
+        /// Who or what wanted it, as in `request` or `archive_after_ms`.
+        reason: String,
+        /// What will come of it.
+        archive_id: ArchiveId,
+    },
+    /// Its files are in object storage, and not on this host any more.
+    Archived {
+        /// What came of it.
+        archive_id: ArchiveId,
     },
     /// It was put back to a snapshot.
     Restored {

@@ -27,7 +27,7 @@ pub use workspace::{
 
 use crate::budget::Budget;
 use crate::exec::ExecPattern;
-use crate::id::{SandboxId, SnapshotId};
+use crate::id::{ArchiveId, SandboxId, SnapshotId};
 use crate::name::SandboxName;
 use crate::octets::Octets;
 use crate::pool::OfPool;
@@ -174,6 +174,9 @@ pub struct Sandbox {
     /// The snapshot that it came from, or that was taken of it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
+    /// Where its files are, while it is archived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive_id: Option<ArchiveId>,
     /// The version of a template that it was made of, as in `web@2`; it may be gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateRef>,

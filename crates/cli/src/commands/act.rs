@@ -10,6 +10,7 @@ use atoll_client::Action;
 pub(crate) enum Verb {
     Act(Action),
     Delete,
+    DeleteButArchive,
 }
 
 #[derive(Debug, clap::Args)]
@@ -21,6 +22,20 @@ pub(crate) struct Args {
     remote: Remote,
 }
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeleteArgs {
+    /// Leave the archives of those that are archived
+    #[arg(long)]
+    keep_archive: bool,
+    #[command(flatten)]
+    args: Args,
+}
+
+pub(crate) fn delete(asked: DeleteArgs) -> Result<Status, CliError> {
+    let verb = if asked.keep_archive { Verb::DeleteButArchive } else { Verb::Delete };
+    run(asked.args, verb)
+}
+
 /// Does it to one after the other; what fails does not keep the others from it.
 pub(crate) fn run(args: Args, verb: Verb) -> Result<Status, CliError> {
     let client = args.remote.client()?;
@@ -30,6 +45,7 @@ pub(crate) fn run(args: Args, verb: Verb) -> Result<Status, CliError> {
             match verb {
                 Verb::Act(action) => client.act(sandbox, action).await,
                 Verb::Delete => client.delete_sandbox(sandbox).await,
+                Verb::DeleteButArchive => client.delete_but_archive(sandbox).await,
             }
         })?;
         match done {

@@ -3,13 +3,15 @@
 use crate::error::CliError;
 use crate::remote::{self, Format, Remote, lines, say, size, table};
 use crate::status::Status;
-use atoll_api::archive::{Archive, ArchivePage, Archived, ListArchives, RestoredArchive};
+use atoll_api::archive::{
+    Archive, ArchiveKind, ArchivePage, Archived, ListArchives, RestoredArchive,
+};
 use atoll_api::id::{ArchiveId, SnapshotId};
 use atoll_api::sandbox::PAGE_COUNT_MAX;
 use atoll_client::{Client, ClientError};
 use std::io::Write as _;
 
-/// Put snapshots into object storage, and make snapshots of what is there
+/// Put snapshots and sandboxes into object storage, and make them of what is there
 ///
 /// The server has to be started with `--archive`. Servers with the same place for archives have the
 /// same archives.
@@ -28,15 +30,21 @@ enum Command {
     Delete(Delete),
 }
 
-/// Archive a snapshot, and print the archive's id
+/// Archive a snapshot or a sandbox, and print the archive's id
 ///
-/// The snapshot stays. What the store has already is not sent; standard error says how much was.
+/// A snapshot stays. A sandbox has its files in the archive alone then, and not on the server: `atoll
+/// resume` brings them back, and `atoll delete` deletes the archive too. What the store has already is
+/// not sent; standard error says how much was.
 ///
-/// Example: atoll archive create snp_0123456789abcdef0123
+/// Example: atoll archive create --stop web
 #[derive(Debug, clap::Args)]
 struct Create {
-    /// Its id
-    snapshot: SnapshotId,
+    /// The id of a snapshot, or the id or name of a sandbox
+    #[arg(value_name = "SNAPSHOT|SANDBOX")]
+    what: String,
+    /// Stop the sandbox first, if it runs
+    #[arg(long)]
+    stop: bool,
     #[command(flatten)]
     remote: Remote,
 }
@@ -60,7 +68,10 @@ struct Show {
     remote: Remote,
 }
 
-/// Make a snapshot of an archive, and print the snapshot's id
+/// Make what an archive is of, and print its id
+///
+/// Of a snapshot's archive comes a snapshot, of a sandbox's a sandbox, which runs and has its name if
+/// nobody has it. Ids are new ones, and the archive stays.
 ///
 /// Example: atoll create web --snapshot "$(atoll archive restore arc_0123456789abcdef0123)"
 #[derive(Debug, clap::Args)]
@@ -85,7 +96,7 @@ struct Delete {
 
 pub(crate) fn run(args: Args) -> Result<Status, CliError> {
     match args.command {
-        Command::Create(Create { snapshot, remote }) => create(snapshot, &remote),
+        Command::Create(args) => create(&args),
         Command::List(args) => list(&args),
         Command::Show(Show { archive, remote }) => {
             let found = remote.ask(async |client| client.get_archive(archive).await)?;
@@ -95,14 +106,18 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
             let made = remote.ask(async |client| client.restore_archive(archive).await)?;
             remote::answer(&remote, &made, |made| match made {
                 RestoredArchive::Snapshot(snapshot) => format!("{}\n", snapshot.id),
+                RestoredArchive::Sandbox(sandbox) => format!("{}\n", sandbox.id),
             })
         }
         Command::Delete(args) => delete(&args),
     }
 }
 
-fn create(snapshot: SnapshotId, remote: &Remote) -> Result<Status, CliError> {
-    let made = remote.ask(async |client| client.archive_snapshot(snapshot).await)?;
+fn create(Create { what, stop, remote }: &Create) -> Result<Status, CliError> {
+    let made = remote.ask(async |client| match what.parse::<SnapshotId>() {
+        Ok(snapshot) => client.archive_snapshot(snapshot).await,
+        Err(_) => client.archive_sandbox(what, *stop).await,
+    })?;
     if remote.format() == Format::Text {
         // A closed stderr leaves nobody to tell.
         std::io::stderr().write_all(format!("atoll: {}\n", sent(&made)).as_bytes()).ok();
@@ -132,7 +147,7 @@ fn list(args: &List) -> Result<Status, CliError> {
         Format::Json => lines(found),
         Format::Text if args.quiet => found.iter().map(|found| format!("{}\n", found.id)).collect(),
         Format::Text => table(
-            ["ID", "SANDBOX", "ARCHIVED", "IMAGE", "LAYERS", "SIZE"],
+            ["ID", "OF", "SANDBOX", "ARCHIVED", "IMAGE", "LAYERS", "SIZE"],
             &found.iter().map(row).collect::<Vec<_>>(),
         ),
     };
@@ -153,10 +168,14 @@ async fn all(client: &Client) -> Result<ArchivePage, ClientError> {
     Ok(found)
 }
 
-fn row(one: &Archive) -> [String; 6] {
+fn row(one: &Archive) -> [String; 7] {
     let sandbox = one.sandbox_name.as_ref();
     [
         one.id.to_string(),
+        match one.kind {
+            ArchiveKind::Snapshot => "snapshot".to_owned(),
+            ArchiveKind::Sandbox => "sandbox".to_owned(),
+        },
         sandbox.map_or_else(|| one.sandbox_id.to_string(), ToString::to_string),
         one.archived_at.to_string(),
         one.image.clone(),

@@ -77,7 +77,7 @@ pub(crate) enum Command {
     /// Kill the processes of sandboxes; their files stay
     Kill(act::Args),
     /// Delete sandboxes, with their files
-    Delete(act::Args),
+    Delete(act::DeleteArgs),
     Events(events::Args),
     Usage(usage::Args),
     Budget(budget::Args),
@@ -121,7 +121,7 @@ impl Command {
             Self::Stop(args) => act::run(args, Verb::Act(Action::Stop)),
             Self::Pause(args) => act::run(args, Verb::Act(Action::Pause)),
             Self::Kill(args) => act::run(args, Verb::Act(Action::Kill)),
-            Self::Delete(args) => act::run(args, Verb::Delete),
+            Self::Delete(args) => act::delete(args),
             Self::Events(args) => events::run(args),
             Self::Usage(args) => usage::run(args),
             Self::Budget(args) => budget::run(args),

@@ -60,7 +60,10 @@ pub(crate) struct Wanted {
     /// Stop it when nothing worked inside for this time
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     idle_stop: Option<Duration>,
-    /// Delete it when it was stopped for this time
+    /// Archive it when it was stopped for this time; the server needs a place for archives
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    archive_after: Option<Duration>,
+    /// Delete it when it was stopped for this time, archived or not
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     delete_after: Option<Duration>,
     /// Delete it after this time, whatever happens
@@ -113,6 +116,7 @@ impl Wanted {
             lifecycle: Lifecycle {
                 lease_ms: self.lease.map(ms),
                 idle_stop_ms: self.idle_stop.map(ms),
+                archive_after_ms: self.archive_after.map(ms),
                 delete_after_ms: self.delete_after.map(ms),
                 max_lifetime_ms: self.max_lifetime.map(ms),
             },

@@ -42,6 +42,8 @@ struct Settings {
     #[serde(deserialize_with = "time")]
     idle_stop: Option<Duration>,
     #[serde(deserialize_with = "time")]
+    archive_after: Option<Duration>,
+    #[serde(deserialize_with = "time")]
     delete_after: Option<Duration>,
     #[serde(deserialize_with = "time")]
     max_lifetime: Option<Duration>,
@@ -158,6 +160,16 @@ impl File {
         Ok(())
     }
 
+    /// Whether sandboxes can be archived in their time, if it says when that is.
+    pub(super) fn needs_archives(&self, has_place: bool) -> Result<(), CliError> {
+        let said = self.defaults.archive_after.or(self.caps.archive_after).is_some();
+        if has_place || !said {
+            return Ok(());
+        }
+        Err(CliError::new("the settings say archive_after, and there is no place for archives")
+            .hint("serve with --archive URL, or leave archive_after out of the settings"))
+    }
+
     /// The settings of the engine, of which it says some.
     pub(super) fn apply(&self, config: Config) -> Config {
         let usual = config.templates;
@@ -193,6 +205,7 @@ impl Settings {
         Lifecycle {
             lease_ms: ms(self.lease),
             idle_stop_ms: ms(self.idle_stop),
+            archive_after_ms: ms(self.archive_after),
             delete_after_ms: ms(self.delete_after),
             max_lifetime_ms: ms(self.max_lifetime),
         }
@@ -309,6 +322,10 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.to_lowercase().contains(&said.to_lowercase()), "{text}: {error}");
+        }
+        for part in ["defaults", "caps"] {
+            let file: File = toml::from_str(&format!("[{part}]\narchive_after = \"1d\"")).unwrap();
+            assert!(file.needs_archives(true).is_ok() && file.needs_archives(false).is_err());
         }
         assert!(read(Some(Path::new("/nowhere/serve.toml"))).is_err());
         let usual = read(None).unwrap().apply(Config::default());

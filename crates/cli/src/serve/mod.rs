@@ -113,6 +113,7 @@ pub(crate) fn run(wanted: Wanted) -> Result<Status, CliError> {
         })?
         .trusting(crate::env::SSL_CERT_FILE.path());
     let archives = archives::open(&places, wanted.archives)?;
+    settings.needs_archives(archives.is_some())?;
     let images = images::open(&places, wanted.images)?;
     let backend = backend.with_images(images.clone());
     capacity::without_core();

@@ -15,9 +15,10 @@ use super::place::Opened;
 use crate::images::SILENT_MAX;
 use atoll_store::archive::{
     ArchiveKey, Destination, MANIFEST_BYTES_MAX, Manifest, ObjectName, Packed, PackedLayer, Source,
-    pack_layer, read_manifest, shown, unpack_layer, write_manifest,
+    check_layer, pack_layer, read_manifest, shown, unpack_layer, write_manifest,
 };
 use bytes::{Buf as _, Bytes};
+use futures_util::stream::BoxStream;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path as Location;
@@ -340,15 +341,35 @@ impl Depot {
         runtime: &Handle,
         is_canceled: &dyn Fn() -> bool,
     ) -> Result<(), ArchiveError> {
-        let step = "fetch a layer";
-        let found = runtime.block_on(self.store.get(&self.layer_at(layer)));
-        let found = found.map_err(|error| self.fault(step, error))?;
-        let stream = found.into_stream();
-        let feed = Feed { stream, piece: Bytes::new(), left: layer.bytes, runtime };
+        let feed = self.feed(layer, runtime)?;
         let name = ObjectName::of_layer(&layer.nonce);
         let expected = layer.expected();
         let unpacked = unpack_layer(feed, self.key.as_ref(), &name, &expected, to, is_canceled);
         unpacked.map_err(|source| ArchiveError::Unpack { source })
+    }
+
+    /// Fetches a layer, and looks whether it is whole and what it is to be. Blocks.
+    pub(super) fn check_layer(
+        &self,
+        layer: &PackedLayer,
+        runtime: &Handle,
+        is_canceled: &dyn Fn() -> bool,
+    ) -> Result<(), ArchiveError> {
+        let feed = self.feed(layer, runtime)?;
+        let name = ObjectName::of_layer(&layer.nonce);
+        let checked = check_layer(feed, self.key.as_ref(), &name, &layer.expected(), is_canceled);
+        checked.map_err(|source| ArchiveError::Unpack { source })
+    }
+
+    fn feed<'f>(
+        &self,
+        layer: &PackedLayer,
+        runtime: &'f Handle,
+    ) -> Result<Feed<'f, BoxStream<'static, Result<Bytes, StoreError>>>, ArchiveError> {
+        let found = runtime.block_on(self.store.get(&self.layer_at(layer)));
+        let found = found.map_err(|error| self.fault("fetch a layer", error))?;
+        let stream = found.into_stream();
+        Ok(Feed { stream, piece: Bytes::new(), left: layer.bytes, runtime })
     }
 }
 

@@ -1,9 +1,11 @@
 //! Why something is not archived, or does not come back.
 
 use crate::backend::BackendError;
-use crate::error::{SnapshotError, chain, hopeless, of_backend, plain};
+use crate::error::{
+    CreateError, OperationError, SnapshotError, chain, hopeless, of_backend, plain,
+};
 use atoll_api::error::{ApiError, ErrorCode, Retry, TookEffect};
-use atoll_api::id::{ArchiveId, SnapshotId};
+use atoll_api::id::{ArchiveId, SandboxId, SnapshotId};
 use atoll_api::sandbox::{InvalidRequest, Tier};
 use atoll_store::archive::{ManifestError, PackError, SealError, UnpackError};
 use std::io;
@@ -44,6 +46,25 @@ pub enum ArchiveError {
     /// There is no snapshot of that id, or it could not be recorded.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// The sandbox cannot be archived as it is, or not be recorded.
+    #[error(transparent)]
+    Sandbox(#[from] OperationError),
+    /// The sandbox that was in it could not be made.
+    #[error("the sandbox of archive {id} could not be made")]
+    Create {
+        /// The archive.
+        id: ArchiveId,
+        /// Why.
+        source: Box<CreateError>,
+    },
+    /// It has the files of a sandbox of this server.
+    #[error("archive {id} has the files of sandbox {sandbox}, which is archived")]
+    InUse {
+        /// The archive.
+        id: ArchiveId,
+        /// The sandbox.
+        sandbox: SandboxId,
+    },
     /// Another tier made it.
     #[error("archive {id} is of tier {tier}, which this server does not have")]
     OtherTier {
@@ -145,6 +166,14 @@ impl ArchiveError {
         let mut answer = match self {
             Self::Invalid(error) => return crate::error::invalid(error),
             Self::Snapshot(error) => return error.to_api(),
+            Self::Sandbox(error) => return error.to_api(),
+            Self::Create { source, .. } => source.to_api(),
+            Self::InUse { sandbox, .. } => {
+                let next_step = "delete the sandbox, and its archive goes with it, or resume it";
+                let mut answer = hopeless(ErrorCode::Conflict, self, next_step);
+                answer.details.sandbox_id = Some(*sandbox);
+                answer
+            }
             Self::NoPlace => {
                 let next_step = "have the operator serve with --archive URL";
                 hopeless(ErrorCode::NotFound, self, next_step)

@@ -1,4 +1,4 @@
-//! Archives: snapshots in object storage, where other servers find them.
+//! Archives: snapshots and sandboxes in object storage, where other servers find them.
 //!
 //! | to know | read |
 //! |---|---|
@@ -25,16 +25,17 @@ pub use sweep::Swept;
 
 use crate::backend::{Backend, BackendError, Progress};
 use crate::engine::{Engine, Shared};
-use crate::error::SnapshotError;
+use crate::error::{CreateError, SnapshotError};
 use crate::images::Outside;
+use crate::owner::Command;
 use crate::snapshots::{How, Kept};
 use atoll_api::archive::{
     Archive, ArchiveKind, ArchivePage, Archived, ListArchives, RestoredArchive, UnreadableArchive,
 };
 use atoll_api::audit::AuditKind;
-use atoll_api::id::{ArchiveId, ID_BYTES, LayerId, SnapshotId};
-use atoll_api::sandbox::CreateSandbox;
-use atoll_api::snapshot::{Snapshot, SnapshotWay};
+use atoll_api::id::{ArchiveId, ID_BYTES, LayerId, SandboxId, SnapshotId};
+use atoll_api::sandbox::{CreateSandbox, Sandbox, State};
+use atoll_api::snapshot::SnapshotWay;
 use atoll_api::time::Timestamp;
 use atoll_store::archive::{ArchiveKey, Manifest, PackError, PackedLayer, UnpackError};
 use depot::Depot;
@@ -56,6 +57,9 @@ const AT_ONCE: usize = 2;
 /// Manifests of a page that are read at once.
 const READ_AT_ONCE: usize = 8;
 
+/// How long a snapshot may take to become a sandbox.
+const PASSING: Duration = Duration::from_secs(3600);
+
 /// How often it is looked again whether the layers of an archive are all there.
 const LOOKS: usize = 4;
 
@@ -75,9 +79,13 @@ pub struct Archives {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct About {
     archived_at: Timestamp,
+    /// Of what it is.
+    #[serde(default)]
+    kind: ArchiveKind,
     /// The digest of what is below all layers, if it has one.
     #[serde(default)]
     image_id: Option<String>,
+    /// Of an archive of a sandbox, what a snapshot of it would have been.
     snapshot: Kept,
 }
 
@@ -119,19 +127,19 @@ impl Archives {
         Self { depot: Arc::new(depot), at_once, garbage }
     }
 
-    async fn turn(&self) -> Result<tokio::sync::OwnedSemaphorePermit, ArchiveError> {
+    pub(crate) async fn turn(&self) -> Result<tokio::sync::OwnedSemaphorePermit, ArchiveError> {
         self.at_once.clone().acquire_owned().await.map_err(|_| ArchiveError::BrokenOff)
     }
 
     fn view(&self, id: ArchiveId, manifest: Manifest<About>) -> Archive {
         let Manifest { layers, about, .. } = manifest;
-        let About { archived_at, snapshot, .. } = about;
+        let About { archived_at, kind, snapshot, .. } = about;
         Archive {
             id,
-            kind: ArchiveKind::Snapshot,
+            kind,
             sandbox_id: snapshot.sandbox,
             sandbox_name: snapshot.sandbox_name,
-            snapshot_id: Some(snapshot.id),
+            snapshot_id: Some(snapshot.id).filter(|_| kind == ArchiveKind::Snapshot),
             archived_at,
             labels: snapshot.labels,
             image: snapshot.image,
@@ -143,9 +151,17 @@ impl Archives {
         }
     }
 
-    async fn get(&self, id: ArchiveId) -> Result<Option<Archive>, ArchiveError> {
+    pub(crate) async fn get(&self, id: ArchiveId) -> Result<Option<Archive>, ArchiveError> {
         let manifest = self.depot.manifest::<About>(&id.to_string()).await?;
         Ok(manifest.map(|manifest| self.view(id, manifest)))
+    }
+
+    /// Takes the name of an archive away, if there is one.
+    pub(crate) async fn forget(&self, id: ArchiveId) -> Result<(), ArchiveError> {
+        if self.depot.unpublish(&id.to_string()).await? {
+            self.garbage.notify_one();
+        }
+        Ok(())
     }
 
     async fn list(&self, request: &ListArchives) -> Result<ArchivePage, ArchiveError> {
@@ -246,7 +262,7 @@ fn fetch_layers(
     }
 }
 
-fn random() -> Result<[u8; ID_BYTES], ArchiveError> {
+pub(crate) fn random() -> Result<[u8; ID_BYTES], ArchiveError> {
     let mut bytes = [0; ID_BYTES];
     let filled = getrandom::fill(&mut bytes);
     filled.map(|()| bytes).map_err(|error| ArchiveError::Spool { source: error.into() })
@@ -260,7 +276,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Cancels what is under way when the server ends.
-fn until_closing(shared: &Arc<Shared>) -> Arc<Progress> {
+pub(crate) fn until_closing(shared: &Arc<Shared>) -> Arc<Progress> {
     let progress = Arc::new(Progress::new(Instant::now()));
     let (mut closing, told) = (shared.closing(), Arc::downgrade(&progress));
     task::spawn(async move {
@@ -316,6 +332,9 @@ impl Engine {
     /// If there is none, or the store cannot be asked.
     pub async fn delete_archive(&self, id: ArchiveId) -> Result<(), ArchiveError> {
         let archives = self.archives()?;
+        if let Some(sandbox) = self.archived_in(id) {
+            return Err(ArchiveError::InUse { id, sandbox });
+        }
         if !archives.depot.unpublish(&id.to_string()).await? {
             return Err(ArchiveError::NotFound { id });
         }
@@ -324,8 +343,24 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a snapshot here of the archive of one. It is carried through also when the caller goes
-    /// away.
+    /// Archives a sandbox: its files go into the object store, and away from here. One that runs is
+    /// stopped first if it `stops`. It is carried through also when the caller goes away, but is
+    /// given up for who resumes or deletes it meanwhile.
+    ///
+    /// # Errors
+    /// See [`ArchiveError`]. It is stopped then, with all its files, unless it ran and still does.
+    pub async fn archive_sandbox(
+        &self,
+        id: SandboxId,
+        stops: bool,
+    ) -> Result<Archived, ArchiveError> {
+        self.archives()?;
+        self.ask(id, |reply| Command::Archive { stops, reply }).await
+    }
+
+    /// Makes a snapshot here of the archive of one, which is carried through also when the caller
+    /// goes away; and of the archive of a sandbox a sandbox, which runs. That has an id of its own,
+    /// and its name if nobody has it.
     ///
     /// # Errors
     /// See [`ArchiveError`]. Nothing is left of it then.
@@ -334,10 +369,45 @@ impl Engine {
         let work = async move {
             let _turn = archives.turn().await?;
             let progress = until_closing(&shared);
-            let restored = restore(&shared, &archives, id, &progress).await?;
-            Ok(RestoredArchive::Snapshot(Box::new(restored)))
+            restore(&shared, &archives, id, &progress).await
         };
-        self.carried_through(work).await
+        let (kept, kind) = self.carried_through(work).await?;
+        if kind == ArchiveKind::Sandbox {
+            return self.begin_again(id, kept).await;
+        }
+        let snapshot = kept.view().expect("it says how it was taken");
+        Ok(RestoredArchive::Snapshot(Box::new(snapshot)))
+    }
+
+    /// Makes the sandbox again whose files are in a snapshot now, which goes.
+    async fn begin_again(
+        &self,
+        id: ArchiveId,
+        kept: Kept,
+    ) -> Result<RestoredArchive, ArchiveError> {
+        let nameless = CreateSandbox {
+            snapshot: Some(kept.id),
+            labels: kept.labels,
+            ..CreateSandbox::default()
+        };
+        let named = CreateSandbox { name: kept.sandbox_name, ..nameless.clone() };
+        let made = match self.create(named).await {
+            Err(CreateError::NameTaken { .. }) => self.create(nameless).await,
+            made => made,
+        };
+        let shared = self.shared();
+        // What cannot be forgotten now is when its time is over.
+        shared.snapshots.forget(kept.id, &shared.records).await.unwrap_or_default();
+        let made = made.map_err(|error| ArchiveError::Create { id, source: Box::new(error) })?;
+        Ok(RestoredArchive::Sandbox(Box::new(made)))
+    }
+
+    /// The sandbox here whose files an archive has.
+    fn archived_in(&self, id: ArchiveId) -> Option<SandboxId> {
+        let directory = self.shared().directory();
+        let mut views = directory.handles().map(|handle| handle.view.borrow().clone());
+        let has = |view: &Sandbox| view.archive_id == Some(id) && view.state != State::Deleted;
+        views.find(has).map(|view| view.id)
     }
 
     /// Runs as a task of the engine, and waits for it.
@@ -358,19 +428,40 @@ async fn archive(
     progress: &Arc<Progress>,
 ) -> Result<Archived, ArchiveError> {
     let archive_id = error::of_snapshot(id);
-    let done = |archive, (sent_layers, sent_bytes)| Archived { archive, sent_layers, sent_bytes };
     if let Some(archive) = archives.get(archive_id).await? {
-        return Ok(done(archive, (0, 0)));
+        return Ok(Archived { archive, sent_layers: 0, sent_bytes: 0 });
     }
-    let mut sent = (0, 0);
+    let snapshot = || Ok(shared.snapshots.get(id).ok_or(SnapshotError::NotFound { id })?);
+    let done = send(shared, archives, (archive_id, ArchiveKind::Snapshot), &snapshot, progress);
+    let done = done.await?;
+    shared.oversight.tell(None, AuditKind::SnapshotArchived { snapshot_id: id, archive_id });
+    Ok(done)
+}
+
+/// Sends the layers of what `of` gives as far as they are not there, and then names an archive that
+/// has them. The layers of a sandbox are read back before, since they go away here.
+pub(crate) async fn send(
+    shared: &Arc<Shared>,
+    archives: &Arc<Archives>,
+    (archive_id, kind): (ArchiveId, ArchiveKind),
+    of: &(dyn Fn() -> Result<Kept, ArchiveError> + Sync),
+    progress: &Arc<Progress>,
+) -> Result<Archived, ArchiveError> {
+    let (mut sent_layers, mut sent_bytes) = (0, 0);
     for _ in 0..LOOKS {
-        let snapshot = shared.snapshots.get(id).ok_or(SnapshotError::NotFound { id })?;
+        let snapshot = of()?;
         let (backend, depot) = (shared.backend.clone(), archives.depot.clone());
         let (layer, under_way) = (snapshot.layer, progress.clone());
-        let kept = move || keep_layers(&*backend, &depot, layer, &under_way);
+        let kept = move || {
+            let (kept, image_id) = keep_layers(&*backend, &depot, layer, &under_way)?;
+            if kind == ArchiveKind::Sandbox {
+                check_layers(&depot, &kept, &under_way)?;
+            }
+            Ok((kept, image_id))
+        };
         let (kept, image_id) = blocking(kept).await?;
         for layer in kept.iter().filter(|kept| kept.is_sent) {
-            sent = (sent.0 + 1, sent.1 + layer.packed.bytes);
+            (sent_layers, sent_bytes) = (sent_layers + 1, sent_bytes + layer.packed.bytes);
         }
         // It took a while to send them: whoever removes layers may have begun to.
         let looked_at = Instant::now();
@@ -378,15 +469,76 @@ async fn archive(
         if !archives.depot.are_kept(&layers).await? || archives.depot.is_late(looked_at) {
             continue;
         }
-        let about = About { archived_at: shared.clock.now(), image_id, snapshot };
+        if progress.is_cancelled() {
+            return Err(ArchiveError::BrokenOff);
+        }
+        let about = About { archived_at: shared.clock.now(), kind, image_id, snapshot };
         let manifest = Manifest::new(archive_id.to_string(), layers, about);
         archives.depot.publish(&manifest).await?;
-        shared.oversight.tell(None, AuditKind::SnapshotArchived { snapshot_id: id, archive_id });
         let archive = archives.get(archive_id).await?;
         let archive = archive.ok_or(ArchiveError::NotFound { id: archive_id })?;
-        return Ok(done(archive, sent));
+        return Ok(Archived { archive, sent_layers, sent_bytes });
     }
     Err(ArchiveError::Unsettled)
+}
+
+/// Reads layers back. Blocks.
+fn check_layers(
+    depot: &Depot,
+    layers: &[depot::Kept],
+    progress: &Progress,
+) -> Result<(), ArchiveError> {
+    let runtime = Handle::current();
+    for depot::Kept { layer, .. } in layers {
+        let checked = depot.check_layer(layer, &runtime, &|| progress.is_cancelled());
+        checked.map_err(|error| match error {
+            ArchiveError::Unpack { source: UnpackError::Canceled } => ArchiveError::BrokenOff,
+            error => error,
+        })?;
+    }
+    Ok(())
+}
+
+/// Fetches the files of a sandbox into layers that are nobody's yet, the uppermost last.
+pub(crate) async fn fetch_sandbox(
+    shared: &Arc<Shared>,
+    archives: &Arc<Archives>,
+    id: ArchiveId,
+    (sandbox, image): (SandboxId, &str),
+    progress: &Arc<Progress>,
+) -> Result<Vec<LayerId>, ArchiveError> {
+    let manifest = archives.depot.manifest::<About>(&id.to_string()).await?;
+    let manifest = manifest.ok_or(ArchiveError::NotFound { id })?;
+    let of = (manifest.about.kind, manifest.about.snapshot.sandbox);
+    let (snapshot, image_id) = check(id, manifest.about, shared)?;
+    if of != (ArchiveKind::Sandbox, sandbox) || snapshot.image != image {
+        return Err(malformed(id, "it is of something else"));
+    }
+    let layers = new_layers(id, &manifest.layers)?;
+    let image = (snapshot.image, image_id);
+    stage(shared, archives, (&layers, manifest.layers), image, progress).await?;
+    Ok(layers)
+}
+
+/// Puts layers that were fetched where layers are. Nothing is to be collected before something is
+/// above them.
+pub(crate) async fn place(shared: &Arc<Shared>, layers: &[LayerId]) -> Result<(), ArchiveError> {
+    let (backend, placed) = (shared.backend.clone(), layers.to_vec());
+    blocking(move || backend.place_chain(&placed).map_err(|source| ArchiveError::Host { source }))
+        .await
+}
+
+fn malformed(id: ArchiveId, reason: &str) -> ArchiveError {
+    let source = atoll_store::archive::ManifestError::Malformed { reason: reason.to_owned() };
+    ArchiveError::Unreadable { id: id.to_string(), source }
+}
+
+/// An id for each layer.
+fn new_layers(id: ArchiveId, wanted: &[PackedLayer]) -> Result<Vec<LayerId>, ArchiveError> {
+    if wanted.is_empty() {
+        return Err(malformed(id, "it has no layers"));
+    }
+    wanted.iter().map(|_| random().map(LayerId::from_random)).collect()
 }
 
 /// What an archive says of itself, as far as it can be had here.
@@ -411,29 +563,25 @@ async fn restore(
     archives: &Arc<Archives>,
     id: ArchiveId,
     progress: &Arc<Progress>,
-) -> Result<Snapshot, ArchiveError> {
+) -> Result<(Kept, ArchiveKind), ArchiveError> {
     let begun = Instant::now();
     let manifest = archives.depot.manifest::<About>(&id.to_string()).await?;
     let manifest = manifest.ok_or(ArchiveError::NotFound { id })?;
+    let kind = manifest.about.kind;
     let (snapshot, image_id) = check(id, manifest.about, shared)?;
     let wanted = manifest.layers;
-    let mut layers = Vec::with_capacity(wanted.len());
-    for _ in &wanted {
-        layers.push(LayerId::from_random(random()?));
-    }
-    let Some(&layer) = layers.last() else {
-        let source = atoll_store::archive::ManifestError::Malformed {
-            reason: "it has no layers".to_owned(),
-        };
-        return Err(ArchiveError::Unreadable { id: id.to_string(), source });
-    };
+    let layers = new_layers(id, &wanted)?;
+    let layer = *layers.last().expect("there is one");
+    let now = shared.clock.now();
+    // Nobody asked for one of a sandbox: it goes when that is made, or a server died before.
+    let expires_at = (kind == ArchiveKind::Sandbox).then(|| now.after(PASSING));
     let kept = Kept {
         id: SnapshotId::from_random(random()?),
         layer,
         taken: None,
         parent: None,
-        created_at: shared.clock.now(),
-        expires_at: None,
+        created_at: now,
+        expires_at,
         template: None,
         build: None,
         ..snapshot.clone()
@@ -460,11 +608,25 @@ async fn restore(
     shared.snapshots.taken_above(layers.len() - 1);
     let snapshot_id = kept.id;
     shared.oversight.tell(None, AuditKind::ArchiveRestored { archive_id: id, snapshot_id });
-    Ok(kept.view().expect("it says how it was taken"))
+    Ok((kept, kind))
 }
 
 /// Fetches what is to be in layers, and puts them where layers are.
 async fn fill(
+    shared: &Arc<Shared>,
+    archives: &Arc<Archives>,
+    (layers, wanted): (&[LayerId], Vec<PackedLayer>),
+    image: (String, Option<String>),
+    progress: &Arc<Progress>,
+) -> Result<(), ArchiveError> {
+    stage(shared, archives, (layers, wanted), image, progress).await?;
+    // Nothing is collected before the uppermost is there, which is above the others.
+    let _making = shared.snapshots.layers.read().await;
+    place(shared, layers).await
+}
+
+/// Fetches what is to be in layers, which are nobody's yet.
+async fn stage(
     shared: &Arc<Shared>,
     archives: &Arc<Archives>,
     (layers, wanted): (&[LayerId], Vec<PackedLayer>),
@@ -477,12 +639,7 @@ async fn fill(
         let image = (image.as_str(), image_id.as_deref());
         fetch_layers(&*backend, &depot, (&staged, &wanted), image, &under_way)
     })
-    .await?;
-    // Nothing is collected before the uppermost is there, which is above the others.
-    let _making = shared.snapshots.layers.read().await;
-    let (backend, placed) = (shared.backend.clone(), layers.to_vec());
-    blocking(move || backend.place_chain(&placed).map_err(|source| ArchiveError::Host { source }))
-        .await
+    .await
 }
 
 /// Gives up what an earlier server had begun to send, and looks for layers that no archive names,

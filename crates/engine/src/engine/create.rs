@@ -340,6 +340,9 @@ pub(super) fn resolve(
     let config = &shared.config;
     let limits = config.caps.limits(request.limits, config.defaults.limits)?;
     let lifecycle = config.caps.lifecycle(request.lifecycle, config.defaults.lifecycle)?;
+    if lifecycle.archive_after_ms.is_some() && shared.archives.is_none() {
+        return Err(CreateError::NoArchives);
+    }
     let tier = shared.backend.tier();
     if let Some(capability) = shared.backend.capabilities().lacks(&limits) {
         return Err(CreateError::Unsupported { tier, capability });
@@ -368,6 +371,9 @@ pub(super) fn resolve(
         state: State::Creating,
         cause: None,
         state_since: now,
+        stopped_at: None,
+        archive: None,
+        stale_archive: None,
         image: from.as_ref().map_or_else(|| request.image.clone(), |kept| kept.image.clone()),
         image_pull: request.image_pull,
         layer: from.as_ref().map(|kept| kept.layer),

@@ -223,12 +223,21 @@ impl Engine {
         self.act(id, Verb::Kill).await
     }
 
-    /// Deletes it. On return its name is free; its files are removed afterwards.
+    /// Deletes it. On return its name is free; its files are removed afterwards, and its archive if
+    /// it is archived.
     ///
     /// # Errors
     /// See [`OperationError`].
     pub async fn delete(&self, id: SandboxId) -> Result<Sandbox, OperationError> {
         self.act(id, Verb::Delete).await
+    }
+
+    /// The same, but for the archive of one that is archived, which stays.
+    ///
+    /// # Errors
+    /// See [`OperationError`].
+    pub async fn delete_but_archive(&self, id: SandboxId) -> Result<Sandbox, OperationError> {
+        self.ask(id, |reply| Command::DeleteButArchive { reply }).await
     }
 
     /// Sets the times of its lifecycle, and begins its lease anew.
@@ -242,6 +251,9 @@ impl Engine {
     ) -> Result<Sandbox, OperationError> {
         let config = &self.shared.config;
         let lifecycle = config.caps.lifecycle(lifecycle, config.defaults.lifecycle)?;
+        if lifecycle.archive_after_ms.is_some() && self.shared.archives.is_none() {
+            return Err(OperationError::NoArchives { id });
+        }
         self.ask(id, |reply| Command::SetLifecycle { lifecycle, reply }).await
     }
 

@@ -285,6 +285,10 @@ impl Engine {
         };
         if is_news {
             (record.state, record.state_since, record.cause) = (state, now, cause);
+            if matches!(state, State::Running | State::Paused | State::Stopped | State::Stopping) {
+                record.stopped_at = None;
+                record.is_here();
+            }
         }
         let change = Change {
             record: record.clone(),

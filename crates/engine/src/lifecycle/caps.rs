@@ -60,6 +60,10 @@ impl Caps {
                 ("lifecycle.idle_stop_ms", "idle_stop_ms_max"),
                 (asked.idle_stop_ms, defaults.idle_stop_ms, caps.idle_stop_ms),
             )?,
+            archive_after_ms: within(
+                ("lifecycle.archive_after_ms", "archive_after_ms_max"),
+                (asked.archive_after_ms, defaults.archive_after_ms, caps.archive_after_ms),
+            )?,
             delete_after_ms: within(
                 ("lifecycle.delete_after_ms", "delete_after_ms_max"),
                 (asked.delete_after_ms, defaults.delete_after_ms, caps.delete_after_ms),

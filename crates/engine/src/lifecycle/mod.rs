@@ -23,6 +23,8 @@ pub struct Facts {
     pub state: State,
     /// When it came there.
     pub state_since: Timestamp,
+    /// When it was stopped, if it is; archived or not.
+    pub stopped_at: Option<Timestamp>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When its lease began: when it was made, or its lease renewed.
@@ -73,7 +75,7 @@ pub fn decide(now: Timestamp, lifecycle: &Lifecycle, facts: &Facts) -> Decision 
 }
 
 /// When each time of the lifecycle ends, the deletions first.
-fn deadlines(lifecycle: &Lifecycle, facts: &Facts) -> [Option<(Timestamp, Due)>; 6] {
+fn deadlines(lifecycle: &Lifecycle, facts: &Facts) -> [Option<(Timestamp, Due)>; 7] {
     let deadline = |from: Timestamp, span_ms: Option<u64>, verb, reason| {
         span_ms.map(|ms| (from.after(Duration::from_millis(ms)), Due { verb, reason }))
     };
@@ -87,12 +89,14 @@ fn deadlines(lifecycle: &Lifecycle, facts: &Facts) -> [Option<(Timestamp, Due)>;
     };
     // A paused sandbox does not work either, but stopping it would lose its memory.
     let may_idle = facts.state == State::Running;
+    let down_since = facts.stopped_at.unwrap_or(facts.state_since);
+    let is_stopped = facts.state == State::Stopped;
     [
         deadline(facts.lease_from, lifecycle.lease_ms, Verb::Delete, "lease_ms")
             .filter(|_| is_at_rest),
         deadline(facts.created_at, lifecycle.max_lifetime_ms, Verb::Delete, "max_lifetime_ms")
             .filter(|_| is_at_rest),
-        deadline(facts.state_since, lifecycle.delete_after_ms, Verb::Delete, "delete_after_ms")
+        deadline(down_since, lifecycle.delete_after_ms, Verb::Delete, "delete_after_ms")
             .filter(|_| is_down),
         // Memory that is frozen is used too.
         Some((facts.state_since, Due { verb: Verb::Stop, reason: OVERDRAWN }))
@@ -102,6 +106,8 @@ fn deadlines(lifecycle: &Lifecycle, facts: &Facts) -> [Option<(Timestamp, Due)>;
             .filter(|_| facts.has_full_volume && facts.state == State::Running),
         deadline(facts.works_until, lifecycle.idle_stop_ms, Verb::Stop, "idle_stop_ms")
             .filter(|_| may_idle),
+        deadline(down_since, lifecycle.archive_after_ms, Verb::Archive, "archive_after_ms")
+            .filter(|_| is_stopped),
     ]
 }
 

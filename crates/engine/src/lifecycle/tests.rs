@@ -18,6 +18,7 @@ fn facts(state: State) -> Facts {
     Facts {
         state,
         state_since: at(0),
+        stopped_at: None,
         created_at: at(0),
         lease_from: at(0),
         is_overdrawn: false,
@@ -29,6 +30,7 @@ fn facts(state: State) -> Facts {
 const IDLE_10_S: Lifecycle = Lifecycle {
     lease_ms: None,
     idle_stop_ms: Some(10_000),
+    archive_after_ms: None,
     delete_after_ms: None,
     max_lifetime_ms: None,
 };

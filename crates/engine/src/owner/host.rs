@@ -222,6 +222,11 @@ impl Owner {
         if let Some(progress) = self.progress.as_ref().filter(|_| command.is_deletion()) {
             progress.cancel();
         }
+        if let Some(archiving) = self.archiving.as_ref()
+            && (command.is_forceful() || command.is_resumption())
+        {
+            archiving.cancel();
+        }
         self.deferred.push_back(command);
     }
 

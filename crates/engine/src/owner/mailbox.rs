@@ -1,5 +1,6 @@
 //! How others reach an owner.
 
+use crate::archives::ArchiveError;
 use crate::backend::{BackendError, Progress};
 use crate::error::{OperationError, SnapshotError};
 use crate::exposure::{Exposure, Exposures, Wanted};
@@ -11,6 +12,7 @@ use crate::records::{Once, Record, RecordsError};
 use crate::services::Statuses;
 use crate::state::Verb;
 use crate::workspace::Workspace;
+use atoll_api::archive::Archived;
 use atoll_api::budget::Budget;
 use atoll_api::id::{BuildId, SandboxId, SnapshotId};
 use atoll_api::network::NetworkPolicy;
@@ -31,6 +33,14 @@ pub(crate) enum Command {
     Do {
         verb: Verb,
         reply: Reply<Sandbox>,
+    },
+    DeleteButArchive {
+        reply: Reply<Sandbox>,
+    },
+    Archive {
+        /// Stop it first, if it runs.
+        stops: bool,
+        reply: Reply<Archived, ArchiveError>,
     },
     SetLifecycle {
         lifecycle: Lifecycle,
@@ -121,11 +131,19 @@ impl fmt::Debug for Claim {
 impl Command {
     /// Whether it makes waiting for processes to end by themselves pointless.
     pub(super) fn is_forceful(&self) -> bool {
-        matches!(self, Self::Do { verb: Verb::Kill | Verb::Delete, .. })
+        matches!(
+            self,
+            Self::Do { verb: Verb::Kill | Verb::Delete, .. } | Self::DeleteButArchive { .. }
+        )
     }
 
     pub(super) fn is_deletion(&self) -> bool {
-        matches!(self, Self::Do { verb: Verb::Delete, .. })
+        matches!(self, Self::Do { verb: Verb::Delete, .. } | Self::DeleteButArchive { .. })
+    }
+
+    /// Whether it needs the files that are being put away.
+    pub(super) fn is_resumption(&self) -> bool {
+        matches!(self, Self::Do { verb: Verb::Resume, .. } | Self::Restore { .. })
     }
 }
 

@@ -8,6 +8,7 @@
 //! What a lifecycle brings about goes through the same code as a request. Every
 //! intent is written to the records before anything happens on the host.
 
+mod archive;
 mod expose;
 mod host;
 mod mailbox;
@@ -32,7 +33,7 @@ use crate::state::{self, Step, Verb};
 use crate::told;
 use crate::workspace::Workspace;
 use atoll_api::name::SandboxName;
-use atoll_api::sandbox::{EventKind, Sandbox, Stage, State};
+use atoll_api::sandbox::{EventKind, Lifecycle, Sandbox, Stage, State};
 use atoll_api::time::Timestamp;
 use host::Exit;
 use removal::Removal;
@@ -85,6 +86,11 @@ pub(crate) struct Owner {
     services: Services,
     /// The creation that is under way, to be cancelled by a deletion.
     progress: Option<Arc<Progress>>,
+    /// The archiving that is under way, to be given up for who wants its files.
+    archiving: Option<Arc<Progress>>,
+    chores: archive::Chores,
+    /// Whoever deletes it wants its archive to stay.
+    leaves_archive: bool,
     /// Until when nothing is tried by itself, after a failure.
     patience_until: Option<Timestamp>,
     /// The time of the lifecycle for which something happens now, if nobody asked.
@@ -106,6 +112,7 @@ enum Woken {
     Closed,
     Time,
     Meter,
+    Chores,
     Exit,
 }
 
@@ -139,6 +146,9 @@ impl Owner {
             exposures,
             services,
             progress: None,
+            archiving: None,
+            chores: archive::Chores::default(),
+            leaves_archive: false,
             patience_until: None,
             alone: None,
             removal: Removal::Due,
@@ -186,6 +196,7 @@ impl Owner {
                 Woken::Exit => self.ended().await,
                 Woken::Time => self.sample().await,
                 Woken::Meter => self.meter().await,
+                Woken::Chores => self.do_chores().await,
                 Woken::Closed => return,
             }
         }
@@ -197,11 +208,14 @@ impl Owner {
             return Woken::Command(command);
         }
         let clock = self.shared.clock.clone();
+        let (chores_at, dropping) = self.chores.parts();
         tokio::select! {
             command = self.mailbox.recv() => command.map_or(Woken::Closed, Woken::Command),
             () = self.exit.wait() => Woken::Exit,
             () = at(&*clock, look_at) => Woken::Time,
             () = at(&*clock, self.metering.look_at()) => Woken::Meter,
+            () = at(&*clock, chores_at) => Woken::Chores,
+            () = archive::dropped(dropping) => Woken::Chores,
         }
     }
 
@@ -210,6 +224,16 @@ impl Owner {
             Command::Do { verb, reply } => {
                 let done = self.act(verb, "request").await;
                 reply.give(done.map(|()| self.view.borrow().clone()));
+            }
+            Command::DeleteButArchive { reply } => {
+                self.leaves_archive = true;
+                let done = self.act(Verb::Delete, "request").await;
+                self.leaves_archive = false;
+                reply.give(done.map(|()| self.view.borrow().clone()));
+            }
+            Command::Archive { stops, reply } => {
+                let done = self.archive_for(stops).await;
+                reply.give(done);
             }
             Command::SetLifecycle { lifecycle, reply } => {
                 let now = self.shared.clock.now();
@@ -286,13 +310,18 @@ impl Owner {
         let facts = Facts {
             state: self.record.state,
             state_since: self.record.state_since,
+            stopped_at: self.record.stopped_at,
             created_at: self.record.created_at,
             lease_from: self.record.lease_from,
             works_until: self.activity.works_until(),
             is_overdrawn: self.shared.meter.spent(self.record.id).is_some(),
             has_full_volume: self.shared.volumes.full(self.record.id).is_some(),
         };
-        let mut decision = lifecycle::decide(now, &self.record.lifecycle, &facts);
+        // A server that has no place for archives any more leaves it where it is.
+        let archive_after_ms =
+            self.record.lifecycle.archive_after_ms.filter(|_| self.shared.archives.is_some());
+        let times = Lifecycle { archive_after_ms, ..self.record.lifecycle };
+        let mut decision = lifecycle::decide(now, &times, &facts);
         // What has just failed is not tried at once.
         let patience = self.patience_until.filter(|&until| until > now && decision.due.is_some());
         if patience.is_some() {
@@ -352,6 +381,19 @@ impl Owner {
         let next = state::next(self.record.state, step);
         self.record.state = next.expect("the owner takes only steps that are there");
         self.record.state_since = self.shared.clock.now();
+        match step {
+            Step::Ended => {
+                self.record.stopped_at = Some(self.record.state_since);
+                self.record.is_here();
+            }
+            Step::Runs | Step::Frozen => {
+                self.record.stopped_at = None;
+                self.record.is_here();
+                self.chores.forget_layer();
+            }
+            Step::Broke => self.record.stopped_at = None,
+            _ => {}
+        }
         self.record.cause = cause;
     }
 

@@ -5,7 +5,7 @@
 
 use super::{Command, Owner};
 use crate::backend::KILL_WITHIN;
-use crate::error::OperationError;
+use crate::error::{OperationError, chain};
 use crate::records::{Fate, RecordsError};
 use crate::state::{Step, Verb};
 use crate::told;
@@ -50,10 +50,14 @@ impl Owner {
     /// deletes waits for that only if it has volumes, which the next call may be about.
     pub(super) async fn delete(&mut self, reason: &str) -> Result<(), OperationError> {
         let what = EventKind::Deleted { reason: reason.to_owned() };
+        let kept_archive = self.record.archive.take_if(|_| self.leaves_archive);
         match self.intend(Step::Delete, what).await {
             // Deleting is what makes room, so it may not need any.
             Ok(()) | Err(RecordsError::Full { .. }) => {}
-            Err(source) => return Err(OperationError::Records { id: self.record.id, source }),
+            Err(source) => {
+                self.record.archive = self.record.archive.or(kept_archive);
+                return Err(OperationError::Records { id: self.record.id, source });
+            }
         }
         if self.record.state != State::Deleted {
             self.enter(Step::Delete, None);
@@ -120,8 +124,13 @@ impl Owner {
             let what = EventKind::NotRemoved { cause: error.to_string() };
             return self.write(what, Fate::Keep).await.unwrap_or_default();
         }
+        if let Err(error) = self.drop_archives().await {
+            self.removal = self.removal.failed();
+            let what = EventKind::NotRemoved { cause: chain(&error) };
+            return self.write(what, Fate::Keep).await.unwrap_or_default();
+        }
         self.removal = Removal::Done;
-        if self.record.snapshot.is_some() {
+        if self.record.snapshot.is_some() || self.record.stopped_at.is_some() {
             self.shared.snapshots.may_be_garbage();
         }
         self.shared.volumes.forget(self.record.id);
@@ -159,7 +168,7 @@ impl Owner {
     fn refuse(&self, command: Command) {
         let gone = OperationError::NotFound { id: self.record.id };
         match command {
-            Command::Do { verb: Verb::Delete, reply } => {
+            Command::Do { verb: Verb::Delete, reply } | Command::DeleteButArchive { reply } => {
                 reply.give(Ok(self.view.borrow().clone()));
             }
             Command::Do { reply, .. }
@@ -175,6 +184,7 @@ impl Owner {
             Command::RestartService { reply, .. } => reply.give(Err(gone)),
             Command::Expose { reply, .. } => reply.give(Err(gone)),
             Command::Unexpose { reply, .. } => reply.give(Err(gone)),
+            Command::Archive { reply, .. } => reply.give(Err(gone.into())),
             Command::Snapshot { reply, .. } => reply.give(Err(gone.into())),
             Command::Restore { reply, .. } => reply.give(Err(gone.into())),
             Command::Claim(_)

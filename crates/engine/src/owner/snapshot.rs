@@ -24,6 +24,7 @@ impl Owner {
     ) -> Result<Snapshot, SnapshotError> {
         let id = self.record.id;
         let processes = self.can_snapshot()?;
+        self.chores.forget_layer();
         let random = || {
             let mut bytes = [0; ID_BYTES];
             getrandom::fill(&mut bytes).map(|()| bytes)
@@ -212,6 +213,7 @@ impl Owner {
             let state = self.record.state;
             return Err(SnapshotError::WrongState { id, state, what });
         }
+        self.chores.forget_layer();
         let making = shared.snapshots.layers.read().await;
         let layer = kept.layer;
         let restored = self.call(move |backend, id| backend.restore(id, layer)).await;

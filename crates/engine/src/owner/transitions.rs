@@ -1,6 +1,7 @@
 //! Carrying out what is asked for: an intent, calls on the host, an outcome.
 
 use super::{Creation, CreationFailure, Late, Owner};
+use crate::archives::ArchiveError;
 use crate::backend::{Alive, BackendError, KILL_WITHIN, Progress};
 use crate::error::{OperationError, chain, verb_word};
 use crate::lifecycle::{OVERDRAWN, VOLUME_FULL};
@@ -33,6 +34,13 @@ impl Owner {
             Verb::Resume => self.start_again().await,
             Verb::Stop => self.stop(reason).await,
             Verb::Kill => self.kill(reason).await,
+            Verb::Archive => {
+                let archived = self.archive(reason).await;
+                archived.map(drop).map_err(|source| self.not_archived(verb, source))
+            }
+            Verb::Delete if self.is_stranded() => {
+                Err(self.not_archived(verb, ArchiveError::NoPlace))
+            }
             Verb::Delete => self.delete(reason).await,
         }
     }
@@ -237,6 +245,10 @@ impl Owner {
             self.shared.volumes.release(id);
         }
         intended.map_err(self.unwritten())?;
+        if let Err(error) = self.fetch_back().await {
+            self.shared.volumes.release(id);
+            return Err(error);
+        }
         self.tell_shared().await;
         self.shared.meter.begins(&self.record);
         let (spec, progress) = (self.spec().await, Progress::new(Instant::now()));
@@ -248,6 +260,7 @@ impl Owner {
                 self.start_services().await.unwrap_or_default();
                 self.activity.runs(self.shared.clock.now(), Some(Duration::ZERO));
                 self.settle(Step::Runs, None, EventKind::Started).await;
+                self.chores.due_later(&self.record, &*self.shared.clock);
                 Ok(())
             }
             Err(source) => {
@@ -256,6 +269,7 @@ impl Owner {
                     Ok(()) => {
                         self.shared.volumes.release(id);
                         self.settle(Step::Ended, None, EventKind::Undone { cause }).await;
+                        self.chores.due_later(&self.record, &*self.shared.clock);
                     }
                     Err(_) => self.give_up(cause).await,
                 }
@@ -355,6 +369,7 @@ impl Owner {
 
     /// Takes up what was found on the host when the server started.
     pub(super) async fn take_up(&mut self, alive: Option<Alive>) {
+        self.chores.due(&self.record, &*self.shared.clock);
         let Some(alive) = alive else { return self.meter_found().await };
         match self.lives(alive) {
             Ok(()) => {

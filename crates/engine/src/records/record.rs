@@ -6,7 +6,7 @@ use crate::gateway::Remembered;
 use crate::volumes::Mount;
 use atoll_api::budget::Budget;
 use atoll_api::exec::ExecPattern;
-use atoll_api::id::{BuildId, LayerId, SandboxId, SnapshotId};
+use atoll_api::id::{ArchiveId, BuildId, LayerId, SandboxId, SnapshotId};
 use atoll_api::image::ImagePull;
 use atoll_api::name::SandboxName;
 use atoll_api::octets::Octets;
@@ -37,6 +37,15 @@ pub struct Record {
     pub cause: Option<String>,
     /// When it came there.
     pub state_since: Timestamp,
+    /// When it was stopped, if it is; archived or not.
+    #[serde(default)]
+    pub stopped_at: Option<Timestamp>,
+    /// The archive with its files, while it is archived or on its way back from there.
+    #[serde(default)]
+    pub archive: Option<ArchiveId>,
+    /// An archive that it does not need: one that is being made, or is to be removed.
+    #[serde(default)]
+    pub stale_archive: Option<ArchiveId>,
     /// What it was made of.
     pub image: String,
     /// Whether that was to be pulled.
@@ -137,6 +146,13 @@ impl Record {
         name.unwrap_or_else(|| self.id.to_string().replace('_', "-"))
     }
 
+    /// Notes that its files are here, whatever an archive has.
+    pub(crate) fn is_here(&mut self) {
+        if let Some(archive) = self.archive.take() {
+            self.stale_archive = Some(archive);
+        }
+    }
+
     /// What people call it by: its name, or else its id.
     pub fn called(&self) -> String {
         self.name.as_ref().map_or_else(|| self.id.to_string(), ToString::to_string)
@@ -152,6 +168,7 @@ impl Record {
             cause: self.cause.clone(),
             image: self.image.clone(),
             snapshot_id: self.snapshot,
+            archive_id: self.archive,
             template: self.template.clone(),
             tier: self.tier,
             workspace: self.workspace.clone(),

@@ -56,7 +56,10 @@ impl Model {
                 Step::Ended => {
                     self.under_way != Create && !(rests && self.processes == Processes::None)
                 }
-                Step::Archived => rests && self.processes == Processes::None && !self.is_archived,
+                Step::Archived => {
+                    self.under_way == Resume
+                        || rests && self.processes == Processes::None && !self.is_archived
+                }
                 Step::Broke => self.under_way != Create,
                 Step::Delete => true,
             };
@@ -68,7 +71,10 @@ impl Model {
                 Step::Runs => settle(self, Processes::Running),
                 Step::Frozen => settle(self, Processes::Frozen),
                 Step::Ended => settle(self, Processes::None),
-                Step::Archived => self.is_archived = true,
+                Step::Archived => {
+                    settle(self, Processes::None);
+                    self.is_archived = true;
+                }
                 Step::Broke => self.is_broken = true,
                 Step::Delete => self.is_gone = true,
             }

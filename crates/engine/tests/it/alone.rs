@@ -13,6 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const IDLE: Lifecycle = Lifecycle {
     lease_ms: None,
     idle_stop_ms: Some(40_000),
+    archive_after_ms: None,
     delete_after_ms: None,
     max_lifetime_ms: None,
 };

@@ -2,6 +2,7 @@
 //! left when the store fails.
 
 mod faulty;
+mod sandboxes;
 
 use crate::support::{World, live_long, named};
 use atoll_api::archive::{Archived, ListArchives, RestoredArchive};
@@ -64,7 +65,8 @@ async fn archives(engine: &Engine) -> Vec<ArchiveId> {
 }
 
 async fn restored(engine: &Engine, id: ArchiveId) -> SnapshotId {
-    let RestoredArchive::Snapshot(snapshot) = engine.restore_archive(id).await.unwrap();
+    let restored = engine.restore_archive(id).await.unwrap();
+    let RestoredArchive::Snapshot(snapshot) = restored else { panic!("{restored:?}") };
     assert_eq!(snapshot.way, SnapshotWay::Archive);
     snapshot.id
 }

@@ -1,11 +1,11 @@
-//! Archives: made of snapshots, listed, deleted, and what is in them made again.
+//! Archives: made of snapshots and sandboxes, listed, deleted, and what is in them made again.
 
 use super::snapshots::Chosen as ChosenSnapshot;
 use crate::access::{Admin, Reader, Runner};
 use crate::answer::{Json, json};
 use crate::app::App;
 use crate::error::Failure;
-use crate::extract::{Query, parameter, wrong};
+use crate::extract::{Named, Query, Target, parameter, wrong};
 use atoll_api::archive::{Archive, ArchivePage, Archived, ListArchives, RestoredArchive};
 use atoll_api::error::ErrorBody;
 use atoll_api::id::{ArchiveId, SnapshotId};
@@ -20,6 +20,7 @@ use utoipa_axum::routes;
 pub(super) fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::new()
         .routes(routes!(archive))
+        .routes(routes!(archive_sandbox))
         .routes(routes!(list))
         .routes(routes!(get, delete))
         .routes(routes!(restore))
@@ -58,6 +59,38 @@ async fn archive(
     ChosenSnapshot(id): ChosenSnapshot,
 ) -> Result<Response, Failure> {
     let archived = app.engine.archive_snapshot(id).await?;
+    Ok(json(StatusCode::CREATED, &archived))
+}
+
+/// Put a sandbox into object storage
+///
+/// Its files, above its image, go into an archive as those of a snapshot do, are read back, and then go
+/// from the server. It is `archived` then, with its name, its labels and all that was said of it;
+/// resuming it, and whatever else wakes one that is stopped, brings its files back. One that runs is
+/// refused, or stopped first if that is asked for. Where it fails it is stopped, with all its files. It
+/// is carried through also when the caller goes away, but given up for who resumes or deletes it.
+#[utoipa::path(
+    post, path = "/v1/sandboxes/{sandbox}/archive", operation_id = "archive_sandbox",
+    tag = "archives",
+    params(
+        ("sandbox" = Named, Path, description = "Its id or name"),
+        ("stop" = Option<bool>, Query, description = "Stop it first, if it runs; false if absent"),
+    ),
+    responses(
+        (status = 201, body = Archived, description = "It is archived"),
+        (status = "default", body = ErrorBody, description = "It is not"),
+    ),
+    security(("key" = [])),
+)]
+async fn archive_sandbox(
+    _: Runner,
+    State(app): State<Arc<App>>,
+    Target(id): Target,
+    mut query: Query,
+) -> Result<Response, Failure> {
+    let stops = query.one("stop")?.unwrap_or(false);
+    query.end()?;
+    let archived = app.engine.archive_sandbox(id, stops).await?;
     Ok(json(StatusCode::CREATED, &archived))
 }
 
@@ -110,7 +143,8 @@ async fn get(
 
 /// Delete an archive
 ///
-/// Whatever was restored of it stays. Layers that no other archive has are removed some hours later,
+/// Whatever was restored of it stays. One that has the files of a sandbox of this server is refused:
+/// deleting that deletes it. Layers that no other archive has are removed some hours later,
 /// as other servers may be about to use them. It needs the scope `admin`: the archive may be another
 /// server's.
 #[utoipa::path(
@@ -131,10 +165,11 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// Make a snapshot of an archive
+/// Make what is in an archive
 ///
-/// The snapshot has an id of its own, and is as any other: sandboxes are made of it, here and on
-/// other servers at once. What the archive is over, its `image`, is pulled if it is not here. It needs
+/// A snapshot has an id of its own, and is as any other: sandboxes are made of it, here and on
+/// other servers at once. Of a sandbox's archive comes a sandbox that runs, with an id of its own, its
+/// labels, and its name if nobody has it; the archive stays. What the archive is over, its `image`, is pulled if it is not here. It needs
 /// the scope `admin`, since whoever made the archive decided which image that is, and what sandboxes
 /// of it may reach. It is carried through also when the caller goes away.
 #[utoipa::path(

@@ -391,10 +391,17 @@ async fn kill(
 
 /// Delete it
 ///
-/// On return its name is free; its files are removed afterwards.
+/// On return its name is free; its files are removed afterwards, and with one that is archived its
+/// archive, unless that is to stay.
 #[utoipa::path(
     delete, path = "/v1/sandboxes/{sandbox}", operation_id = "delete_sandbox", tag = "sandboxes",
-    params(("sandbox" = Named, Path, description = "Its id or name")),
+    params(
+        ("sandbox" = Named, Path, description = "Its id or name"),
+        (
+            "keep_archive" = Option<bool>, Query,
+            description = "Leave its archive, if it is archived; false if absent",
+        ),
+    ),
     responses(
         (status = 200, body = Sandbox, description = "It is deleted"),
         (status = "default", body = ErrorBody, description = "It is not"),
@@ -405,6 +412,13 @@ async fn delete(
     _: Runner,
     State(app): State<Arc<App>>,
     Target(id): Target,
+    mut query: Query,
 ) -> Result<Json<Sandbox>, Failure> {
-    Ok(Json(app.engine.delete(id).await?))
+    let keeps_archive = query.one("keep_archive")?.unwrap_or(false);
+    query.end()?;
+    let deleted = match keeps_archive {
+        true => app.engine.delete_but_archive(id).await?,
+        false => app.engine.delete(id).await?,
+    };
+    Ok(Json(deleted))
 }

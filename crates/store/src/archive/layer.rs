@@ -101,6 +101,39 @@ pub fn unpack_layer(
     Ok(())
 }
 
+/// Reads the object of that name to its end, and looks whether it is what is expected, as
+/// [`unpack_layer`] would without writing anything.
+///
+/// # Errors
+/// See [`UnpackError`].
+pub fn check_layer(
+    object: impl Read,
+    key: Option<&ArchiveKey>,
+    name: &ObjectName,
+    expected: &Expected,
+    is_canceled: &dyn Fn() -> bool,
+) -> Result<(), UnpackError> {
+    let limit = expected.packed_bytes;
+    let read = |error: io::Error| match TooMuch::is(&error) {
+        true => UnpackError::TooLarge { what: "bytes", limit },
+        false => UnpackError::Read(error),
+    };
+    let opener = Opener::new(object, key, name).map_err(UnpackError::Read)?;
+    let mut expanded = zstd::Decoder::new(opener).map_err(UnpackError::Read)?;
+    expanded.window_log_max(WINDOW_LOG_MAX).map_err(UnpackError::Read)?;
+    let mut hashing = Hashing::new(AtMost { inner: expanded, left: limit });
+    let mut piece = vec![0; 64 << 10];
+    while hashing.read(&mut piece).map_err(read)? > 0 {
+        if is_canceled() {
+            return Err(UnpackError::Canceled);
+        }
+    }
+    if hashing.digest() != expected.digest {
+        return Err(UnpackError::OtherDigest);
+    }
+    Ok(())
+}
+
 impl UnpackError {
     /// What is wrong with the object, if that is what it is about.
     #[must_use]

@@ -21,7 +21,7 @@ mod seal;
 mod unpack;
 
 pub use key::ArchiveKey;
-pub use layer::{Expected, Packed, pack_layer, unpack_layer};
+pub use layer::{Expected, Packed, check_layer, pack_layer, unpack_layer};
 pub use manifest::{
     LAYERS_MAX, MANIFEST_BYTES_MAX, Manifest, ManifestError, PackedLayer, VERSION, read_manifest,
     write_manifest,

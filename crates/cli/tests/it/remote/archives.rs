@@ -33,7 +33,7 @@ fn a_snapshot_goes_into_a_folder_and_comes_back() {
         );
         let listed = said(project, &["archive", "list"]);
         let row: Vec<&str> = listed.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!((row[0], row[1]), (archive.as_str(), "web"), "{listed}");
+        assert_eq!(row[..3], [archive.as_str(), "snapshot", "web"], "{listed}");
         assert_eq!(said(project, &["archive", "list", "-q"]), format!("{archive}\n"));
         let shown = objects(project, &["archive", "show", &archive, "--json"]);
         assert_eq!(
@@ -56,6 +56,53 @@ fn a_snapshot_goes_into_a_folder_and_comes_back() {
             "{}",
             gone.text()
         );
+    });
+}
+
+#[test]
+fn a_sandbox_goes_into_a_folder_and_comes_back() {
+    each(|project| {
+        let place = format!("file://{}", project.outside().join("store").display());
+        let _served = Served::start(project, &["--archive", &place]);
+        said(project, &["create", "web", "--label", "a=b"]);
+        let write =
+            "mkdir d && echo one > d/state && ln -s state d/link && umask 077 && echo x > s";
+        said(project, &["exec", "web", "--", "sh", "-c", write]);
+        let refused = ask(project, &["archive", "create", "web"]);
+        assert!(
+            refused.code() == Some(1) && refused.stderr().contains("is running"),
+            "{}",
+            refused.text()
+        );
+        let made = ask(project, &["archive", "create", "--stop", "web"]);
+        assert_eq!(made.code(), Some(0), "{}", made.text());
+        assert!(made.stderr().starts_with("atoll: 1 of 1 layers were sent, "), "{}", made.text());
+        let archive = made.stdout().trim().to_owned();
+        let shown = &objects(project, &["show", "web", "--json"])[0];
+        assert_eq!((&shown["state"], &shown["labels"]["a"]), (&"archived".into(), &"b".into()));
+        assert_eq!(shown["archive_id"], archive.as_str());
+        let listed = said(project, &["archive", "list"]);
+        let row: Vec<&str> = listed.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(row[..3], [archive.as_str(), "sandbox", "web"], "{listed}");
+        let refused = ask(project, &["archive", "delete", &archive]);
+        assert!(refused.stderr().contains("which is archived"), "{}", refused.text());
+
+        // By name, and by whoever asks something of it.
+        said(project, &["resume", "web"]);
+        let read = ["exec", "web", "--", "sh", "-c", "cat d/link && stat -c %a s"];
+        assert_eq!(said(project, &read), "one\n600\n");
+        said(project, &["exec", "web", "--", "sh", "-c", "echo two > d/state"]);
+        said(project, &["archive", "create", "--stop", "web"]);
+        assert_eq!(said(project, &read), "two\n600\n");
+
+        // Its archive goes with it, or stays.
+        let archive = said(project, &["archive", "create", "--stop", "web"]).trim().to_owned();
+        said(project, &["delete", "web", "--keep-archive"]);
+        let again = said(project, &["archive", "restore", &archive]).trim().to_owned();
+        assert!(again.starts_with("sbx_"), "{again}");
+        let row = &objects(project, &["show", "web", "--json"])[0];
+        assert_eq!(row["id"], again.as_str());
+        assert_eq!(said(project, &read), "two\n600\n");
     });
 }
 

@@ -83,7 +83,8 @@ fn another_machine_shows_what_was_archived_and_the_store_nothing() {
     }
     let snapshot = live(async {
         let engine = start(&there, folder.path()).await;
-        let RestoredArchive::Snapshot(snapshot) = engine.restore_archive(id).await.unwrap();
+        let restored = engine.restore_archive(id).await.unwrap();
+        let RestoredArchive::Snapshot(snapshot) = restored else { panic!("{restored:?}") };
         let request = CreateSandbox { snapshot: Some(snapshot.id), ..CreateSandbox::default() };
         let fork = engine.create(request).await.unwrap().id;
         assert_eq!(there.guest(fork).sh(LOOK).text(), seen);
