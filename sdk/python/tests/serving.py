@@ -82,7 +82,7 @@ class Server:
         # An ordinary user may not reach where it was built.
         shutil.copy(program(), copy)
         command = [str(copy), "serve", "--state", str(self.folder / "state"), "--socket", str(self.socket)]
-        command += ["--listen", "127.0.0.1:0", *flags]
+        command += ["--listen", "127.0.0.1:0", "--archive", f"file://{self.folder}/archives", *flags]
         if uid is not None:
             os.chown(self.folder, uid, uid)
             command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *command]

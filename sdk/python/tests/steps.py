@@ -26,7 +26,7 @@ SECONDS = {
     "approval_timeout_ms": "approval_timeout",
 }
 ON_CLIENT = {"create", "get", "get_or_create", "list", "usage_of_all", "capabilities", "health"}
-ON_CLIENT_TOO = ("keys.", "snapshots.", "secrets.", "approvals.", "audit.", "images.", "volumes.")
+ON_CLIENT_TOO = ("keys.", "snapshots.", "archives.", "secrets.", "approvals.", "audit.", "images.", "volumes.")
 OWN = {"exec.stream", "files.write_many", "fetch", "events", "files.watch", "keys.create"}
 OWN |= {"approvals.watch", "audit.follow"}
 

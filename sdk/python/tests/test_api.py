@@ -47,11 +47,6 @@ LEFT_OUT = {
     "list_templates": "likewise",
     "get_template": "likewise",
     "delete_template": "likewise",
-    "archive_snapshot": "archives are kept by `atoll archive`",
-    "list_archives": "likewise",
-    "get_archive": "likewise",
-    "restore_archive": "likewise",
-    "delete_archive": "likewise",
 }
 """Operations without a verb."""
 
@@ -121,7 +116,7 @@ LITERALS = {
     "BudgetPeriod": usage.BudgetPeriod,
 }
 
-NAMES = ("approvals", "audit", "client", "events", "execs", "files", "git", "images", "sandbox", "secrets", "snapshots", "volumes")
+NAMES = ("approvals", "archives", "audit", "client", "events", "execs", "files", "git", "images", "sandbox", "secrets", "snapshots", "volumes")
 MODULES = [importlib.import_module(f"atoll._sync.{name}") for name in NAMES]
 
 
@@ -244,6 +239,13 @@ def keep_and_fork(client: atoll.Atoll, sandbox: atoll.Sandbox, making: dict[str,
     client.get_or_create("web", template="web")
     client.get_or_create("web", pool="web")
     list(client.snapshots.list(sandbox="web", labels={"a": "b"}, page_count=1))
+    sandbox.archive(stop=True)
+    sandbox.delete(keep_archive=True)
+    client.archives.create(snapshot)
+    client.archives.get("arc_1")
+    list(client.archives.list(page_count=1))
+    client.archives.restore("arc_1")
+    client.archives.delete("arc_1")
     client.snapshots.get("snp_1")
     client.snapshots.delete("snp_1")
 
@@ -252,7 +254,7 @@ def do_everything(client: atoll.Atoll, folder: Path) -> None:
     """Calls every verb with all that it takes."""
     limits = Limits(pids=1, memory_bytes=1, cpus_milli=1, disk_bytes=1)
     budget = Budget(cpu_us=1, memory_mib_seconds=1, bytes_sent=1, bytes_received=1)
-    lifecycle = Lifecycle(lease_ms=1, idle_stop_ms=1, delete_after_ms=1, max_lifetime_ms=1)
+    lifecycle = Lifecycle(lease_ms=1, idle_stop_ms=1, archive_after_ms=1, delete_after_ms=1, max_lifetime_ms=1)
     making: dict[str, Any] = {
         "image": "x",
         "image_pull": "always",
@@ -408,7 +410,7 @@ def test_the_verbs_of_the_table_are_there(prefix: str) -> None:
     owner = ""
     kinds = {"client": "Atoll", "sandbox": "Sandbox", "`sandbox.execs`": "Execs", "command": "Exec"}
     kinds |= {"`sandbox.files`": "Files", "`sandbox.git`": "Git", "`client.keys`": "Keys", "`client.secrets`": "Secrets"}
-    kinds |= {"`client.snapshots`": "Snapshots", "snapshot": "Snapshot"}
+    kinds |= {"`client.snapshots`": "Snapshots", "snapshot": "Snapshot", "`client.archives`": "Archives"}
     kinds |= {"`client.approvals`": "Approvals", "`client.audit`": "Audit", "`client.images`": "Images", "`client.volumes`": "Volumes"}
     for on, verbs in rows:
         owner = kinds.get(on.split(" (")[0], owner)

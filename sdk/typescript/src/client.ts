@@ -9,6 +9,7 @@ import { type EventOptions, follow } from "./events.ts";
 import { Images } from "./images.ts";
 import { Sandbox } from "./sandbox.ts";
 import { Secrets } from "./secrets.ts";
+import { Archives } from "./archives.ts";
 import { idOf, type Snapshot, Snapshots } from "./snapshots.ts";
 import { type Request, Transport } from "./transport.ts";
 import { Volumes } from "./volumes.ts";
@@ -92,6 +93,8 @@ export class Atoll {
   readonly keys: Keys;
   /** The snapshots of its sandboxes. */
   readonly snapshots: Snapshots;
+  /** Snapshots and sandboxes in its object storage. */
+  readonly archives: Archives;
   /** Its secrets. */
   readonly secrets: Secrets;
   /** The images that its sandboxes are made of. */
@@ -110,6 +113,7 @@ export class Atoll {
     this.#transport = new Transport(findEndpoint(host, apiKey), silenceMs ?? STREAM_SILENCE_MS, fetch);
     this.keys = new Keys(this.#transport);
     this.snapshots = new Snapshots(this.#transport);
+    this.archives = new Archives(this.#transport);
     this.secrets = new Secrets(this.#transport);
     this.images = new Images(this.#transport);
     this.approvals = new Approvals(this.#transport);

@@ -10,6 +10,7 @@ export {
   type UsageOptions,
 } from "./client.ts";
 export { type ApprovalListOptions, Approvals } from "./approvals.ts";
+export { type ArchiveListOptions, Archives } from "./archives.ts";
 export { Audit, type AuditOptions } from "./audit.ts";
 export type { Content } from "./channel/channel.ts";
 export type { Fetch } from "./channel/fetch.ts";

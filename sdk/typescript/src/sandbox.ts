@@ -10,6 +10,7 @@ import type { ExecResult } from "./result.ts";
 import { type ForkOptions, type Forks, fork, restore, type Snapshot, type SnapshotOptions, take } from "./snapshots.ts";
 import { type Request, SILENCE_MS, type Transport } from "./transport.ts";
 import type {
+  Archived,
   Command,
   Event,
   Budget,
@@ -106,9 +107,17 @@ export class Sandbox {
     return this.#took({ method: "POST", path: "/kill" });
   }
 
-  /** Deletes it; on return its name is free. */
-  async delete(): Promise<SandboxInfo> {
-    return this.#took({ method: "DELETE", path: "" });
+  /**
+   * Puts its files into the server's object storage, and takes them away from the server; `resume` brings them back. It
+   * has to be stopped, or is stopped first if `stop` says so.
+   */
+  async archive({ stop }: { stop?: boolean } = {}): Promise<Archived> {
+    return this.#transport.json({ method: "POST", path: `${this.#path}/archive`, query: { stop }, silenceMs: 0 });
+  }
+
+  /** Deletes it; on return its name is free. The archive of one that is archived goes too, unless it is kept. */
+  async delete({ keepArchive }: { keepArchive?: boolean } = {}): Promise<SandboxInfo> {
+    return this.#took({ method: "DELETE", path: "", query: { keep_archive: keepArchive } });
   }
 
   /**

@@ -14,6 +14,12 @@ export type SnapshotInfo = Schemas["Snapshot"];
 /** How the files of a snapshot came to be. */
 export type SnapshotDiff = Schemas["SnapshotDiff"];
 export type SnapshotWay = Schemas["SnapshotWay"];
+/** An archive as the object store has it. */
+export type ArchiveInfo = Schemas["Archive"];
+/** An archive that is there and cannot be read, as by another key. */
+export type UnreadableArchive = Schemas["UnreadableArchive"];
+/** What came of archiving something, and how much of it had to be sent. */
+export type Archived = Schemas["Archived"];
 /** Where in its life a sandbox is. */
 export type SandboxState = Schemas["State"];
 /** How a sandbox is that runs. */

@@ -8,6 +8,7 @@ import { test } from "node:test";
 import {
   apiError,
   Approvals,
+  Archives,
   Atoll,
   AtollError,
   Audit,
@@ -49,11 +50,6 @@ const LEFT_OUT = {
   list_templates: "likewise",
   get_template: "likewise",
   delete_template: "likewise",
-  archive_snapshot: "archives are kept by `atoll archive`",
-  list_archives: "likewise",
-  get_archive: "likewise",
-  restore_archive: "likewise",
-  delete_archive: "likewise",
 };
 
 /** What requests may have and the SDK never says. */
@@ -233,6 +229,13 @@ async function keepAndFork(client: Atoll, sandbox: Sandbox, making: object): Pro
   await sandbox.restore(snapshot);
   await client.create({ snapshot });
   await first(client.snapshots.list({ sandbox: "web", labels: { a: "b" }, pageCount: 1 }));
+  await sandbox.archive({ stop: true });
+  await sandbox.delete({ keepArchive: true });
+  await client.archives.create(snapshot);
+  await client.archives.get("arc_1");
+  await first(client.archives.list({ pageCount: 1 }));
+  await client.archives.restore("arc_1");
+  await client.archives.delete("arc_1");
   await client.snapshots.get("snp_1");
   await client.snapshots.delete("snp_1");
 }
@@ -255,7 +258,7 @@ async function doEverything(client: Atoll, folder: string): Promise<void> {
     labels: { a: "b" },
     limits: { memoryBytes: 1 },
     budget: { cpuUs: 1, memoryMibSeconds: 1, bytesSent: 1, bytesReceived: 1 },
-    lifecycle: { leaseMs: 1, idleStopMs: 1, deleteAfterMs: 1, maxLifetimeMs: 1 },
+    lifecycle: { leaseMs: 1, idleStopMs: 1, archiveAfterMs: 1, deleteAfterMs: 1, maxLifetimeMs: 1 },
     services: [{ name: "web", shell: "true" }],
     workspace: { path: "/x", git: { url: "/y" } },
     network: POLICY,
@@ -373,7 +376,7 @@ test("verbs can say all that requests may have", () => {
     return had ? [...fields].filter((field) => !had.has(field)).map((field) => `${id}.${field}`) : [];
   });
   // A follower comes back to where it was, and lists have further pages: scenarios do that.
-  const elsewhere = ["list_sandboxes.cursor", "start_exec.shell", "start_exec.command", "list_approvals.cursor", "list_snapshots.after", "list_volumes.after"];
+  const elsewhere = ["list_sandboxes.cursor", "start_exec.shell", "start_exec.command", "list_approvals.cursor", "list_snapshots.after", "list_archives.after", "list_volumes.after"];
   assert.deepEqual(unsent.filter((one) => !elsewhere.includes(one)).sort(), Object.keys(UNSENT).sort());
 });
 
@@ -400,6 +403,7 @@ test("the verbs of the table are there, and no others", () => {
     "`client.keys`": Keys,
     "`client.snapshots`": Snapshots,
     snapshot: Snapshot,
+    "`client.archives`": Archives,
     "`client.secrets`": Secrets,
     "`client.approvals`": Approvals,
     "`client.audit`": Audit,

@@ -116,7 +116,8 @@ export class Server {
     if (uid !== undefined) chownSync(this.folder, uid, uid);
     const log = openSync(this.#log, "w");
     const state = join(this.folder, "state");
-    this.#child = spawn(copy, ["serve", "--state", state, "--socket", this.socket, "--listen", "127.0.0.1:0"], {
+    const flags = ["--listen", "127.0.0.1:0", "--archive", `file://${state}-archives`];
+    this.#child = spawn(copy, ["serve", "--state", state, "--socket", this.socket, ...flags], {
       cwd: this.folder,
       env: { PATH: process.env.PATH, HOME: this.folder, ...internet.variables },
       stdio: ["ignore", log, log],

@@ -108,6 +108,12 @@ const VERBS: Record<string, (on: Targets, given: Arguments) => unknown> = {
   "snapshot.fork": ({ snapshot }, given) => snapshot.fork(given),
   "snapshot.diff": ({ snapshot }, given) => snapshot.diff(given),
   "snapshot.delete": ({ snapshot }) => snapshot.delete(),
+  archive: ({ sandbox }, given) => sandbox.archive(given),
+  "archives.create": ({ client }, { snapshot }) => client.archives.create(snapshot),
+  "archives.get": ({ client }, { archive }) => client.archives.get(archive),
+  "archives.list": ({ client }, given) => client.archives.list(given),
+  "archives.restore": ({ client }, { archive }) => client.archives.restore(archive),
+  "archives.delete": ({ client }, { archive }) => client.archives.delete(archive),
   timeline: ({ sandbox }) => sandbox.timeline(),
   exec: ({ sandbox }, { session, ...given }) => {
     const [command, options] = commandOf(given);

@@ -7,6 +7,7 @@
 """
 
 from ._async.approvals import AsyncApprovals
+from ._async.archives import AsyncArchives
 from ._async.audit import AsyncAudit
 from ._async.client import AsyncAtoll, AsyncKeys
 from ._async.execs import AsyncExec, AsyncExecs
@@ -18,6 +19,7 @@ from ._async.secrets import AsyncSecrets
 from ._async.volumes import AsyncVolumes
 from ._async.snapshots import AsyncForks, AsyncSnapshot, AsyncSnapshots
 from ._sync.approvals import Approvals
+from ._sync.archives import Archives
 from ._sync.audit import Audit
 from ._sync.client import Atoll, Keys
 from ._sync.execs import Exec, Execs
@@ -58,6 +60,8 @@ from .errors import (
 )
 from .images import Image, ImageConfig, ImageName, ImageProgress, ImagePull, Pruned
 from .models import (
+    Archived,
+    ArchiveInfo,
     Capabilities,
     Denial,
     DenialPage,
@@ -90,6 +94,7 @@ from .models import (
     SnapshotInfo,
     Started,
     Uncompared,
+    UnreadableArchive,
     Workspace,
     WorkspaceGit,
 )
@@ -106,7 +111,11 @@ __all__ = [
     "ApprovalPending",
     "ApprovalWhat",
     "Approvals",
+    "ArchiveInfo",
+    "Archived",
+    "Archives",
     "AsyncApprovals",
+    "AsyncArchives",
     "AsyncAtoll",
     "AsyncAudit",
     "AsyncExec",
@@ -205,6 +214,7 @@ __all__ = [
     "Unauthenticated",
     "Uncompared",
     "Unreachable",
+    "UnreadableArchive",
     "UnsupportedByTier",
     "Usage",
     "UsagePage",

@@ -40,6 +40,7 @@ class Lifecycle:
 
     lease_ms: int | None = None
     idle_stop_ms: int | None = None
+    archive_after_ms: int | None = None
     delete_after_ms: int | None = None
     max_lifetime_ms: int | None = None
 
@@ -203,6 +204,7 @@ class SandboxInfo:
     lease_ends_at: datetime | None = None
     workspace: str | None = None
     snapshot_id: str | None = None
+    archive_id: str | None = None
     template: str | None = None
     cause: str | None = None
     budget: Budget = Budget()
@@ -228,6 +230,59 @@ class SnapshotInfo:
     sandbox_name: str | None = None
     parent_id: str | None = None
     expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveInfo:
+    """An archive as the object store has it: of a snapshot, or of a sandbox that is archived."""
+
+    id: str
+    kind: Literal["snapshot", "sandbox"]
+    sandbox_id: str
+    archived_at: datetime
+    labels: Mapping[str, str]
+    image: str
+    tier: str
+    limits: Limits
+    layers: int
+    bytes: int
+    is_encrypted: bool
+    sandbox_name: str | None = None
+    snapshot_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadableArchive:
+    """An archive that is there and cannot be read, as by another key."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePage:
+    """A page of archives."""
+
+    archives: tuple[ArchiveInfo, ...]
+    unreadable: tuple[UnreadableArchive, ...] = ()
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archived:
+    """What came of archiving something, and how much of it had to be sent."""
+
+    archive: ArchiveInfo
+    sent_layers: int
+    sent_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredInfo:
+    """What came of an archive: a snapshot or a sandbox."""
+
+    snapshot: SnapshotInfo | None = None
+    sandbox: SandboxInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +351,7 @@ class EventKind:
     port: int | None = None
     visibility: Visibility | None = None
     snapshot_id: str | None = None
+    archive_id: str | None = None
     volume_id: str | None = None
     shared_with: tuple[str, ...] | None = field(default=None, metadata={"wire": "with"})
 

@@ -174,7 +174,7 @@ export interface components {
             sandboxId: components["schemas"]["SandboxId"];
             /** @description That one's name at the time. */
             sandboxName?: components["schemas"]["SandboxName"];
-            /** @description The snapshot that it is of. */
+            /** @description The snapshot that it is of, if it is of one. */
             snapshotId?: components["schemas"]["SnapshotId"];
             /** @description The tier of the sandbox. */
             tier: components["schemas"]["Tier"];
@@ -193,7 +193,7 @@ export interface components {
          * @description Of what an archive is.
          * @enum {string}
          */
-        ArchiveKind: "snapshot";
+        ArchiveKind: "snapshot" | "sandbox";
         /** @description A page of a list, in the order of ids. */
         ArchivePage: {
             /** @description The archives. */
@@ -384,6 +384,16 @@ export interface components {
             kind: "snapshot_archived";
             /** @description Which. */
             snapshotId: components["schemas"]["SnapshotId"];
+        } | {
+            /** @description What came of it. */
+            archiveId: components["schemas"]["ArchiveId"];
+            /** @enum {string} */
+            kind: "sandbox_archived";
+        } | {
+            /** @description Of which archive. */
+            archiveId: components["schemas"]["ArchiveId"];
+            /** @enum {string} */
+            kind: "sandbox_unarchived";
         } | {
             /** @description Which. */
             archiveId: components["schemas"]["ArchiveId"];
@@ -1417,6 +1427,18 @@ export interface components {
             /** @description Which. */
             snapshotId: components["schemas"]["SnapshotId"];
         } | {
+            /** @description What will come of it. */
+            archiveId: components["schemas"]["ArchiveId"];
+            /** @enum {string} */
+            kind: "archiving";
+            /** @description Who or what wanted it, as in `request` or `archive_after_ms`. */
+            reason: string;
+        } | {
+            /** @description What came of it. */
+            archiveId: components["schemas"]["ArchiveId"];
+            /** @enum {string} */
+            kind: "archived";
+        } | {
             /** @enum {string} */
             kind: "restored";
             /** @description Which. */
@@ -1950,7 +1972,13 @@ export interface components {
         Lifecycle: {
             /**
              * Format: int64
-             * @description Deleted after it was stopped for this long.
+             * @description Archived after it was stopped for this long: its files are kept in object storage, until it
+             *     is resumed. Only where the server has a place for archives.
+             */
+            archiveAfterMs?: number;
+            /**
+             * Format: int64
+             * @description Deleted after it was stopped for this long, archived or not.
              */
             deleteAfterMs?: number;
             /**
@@ -2441,6 +2469,9 @@ export interface components {
         RestoredArchive: {
             /** @description A snapshot, with an id of its own. */
             snapshot: components["schemas"]["Snapshot"];
+        } | {
+            /** @description A sandbox, with an id of its own. It runs. */
+            sandbox: components["schemas"]["Sandbox"];
         };
         /** @description Whether to ask again. */
         Retry: {
@@ -2469,6 +2500,8 @@ export interface components {
         };
         /** @description A sandbox as the API shows it. Its environment is not shown. */
         Sandbox: {
+            /** @description Where its files are, while it is archived. */
+            archiveId?: components["schemas"]["ArchiveId"];
             /** @description How much it may use in its whole life. */
             budget?: components["schemas"]["Budget"];
             /** @description Why it is in its state, if nobody asked for that. */

@@ -33,6 +33,7 @@ from ..usage import Budget, SharedBudget, UsagePage
 from ..volumes import VolumeMount
 from . import io
 from .approvals import AsyncApprovals
+from .archives import AsyncArchives
 from .audit import AsyncAudit
 from .connection import AsyncConnection
 from .events import follow
@@ -62,6 +63,8 @@ class AsyncAtoll:
         """The keys of the server."""
         self.snapshots = AsyncSnapshots(self._connection)
         """The snapshots of its sandboxes."""
+        self.archives = AsyncArchives(self._connection)
+        """Snapshots and sandboxes in its object storage."""
         self.secrets = AsyncSecrets(self._connection)
         """The secrets of the server."""
         self.images = AsyncImages(self._connection)

@@ -33,6 +33,7 @@ from ..usage import Budget, SharedBudget, UsagePage
 from ..volumes import VolumeMount
 from . import io
 from .approvals import Approvals
+from .archives import Archives
 from .audit import Audit
 from .connection import Connection
 from .events import follow
@@ -62,6 +63,8 @@ class Atoll:
         """The keys of the server."""
         self.snapshots = Snapshots(self._connection)
         """The snapshots of its sandboxes."""
+        self.archives = Archives(self._connection)
+        """Snapshots and sandboxes in its object storage."""
         self.secrets = Secrets(self._connection)
         """The secrets of the server."""
         self.images = Images(self._connection)

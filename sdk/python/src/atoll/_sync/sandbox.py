@@ -8,6 +8,7 @@ from typing import Any
 from .. import errors
 from .._wire import Text, body, decode, milliseconds, query, segment, start_exec
 from ..models import (
+    Archived,
     DenialPage,
     Event,
     ExecResult,
@@ -117,9 +118,21 @@ class Sandbox:
         """Kills its processes."""
         return self._change("POST", "/kill")
 
-    def delete(self) -> SandboxInfo:
-        """Deletes it; on return its name is free."""
-        return self._change("DELETE", "")
+    def archive(self, *, stop: bool = False) -> Archived:
+        """Puts its files into the server's object storage, and takes them away from the server; `resume` brings them back.
+
+        It has to be stopped, or is stopped first if `stop` says so.
+        """
+        fields = query(stop=stop or None)
+        path = f"{self._path}/archive"
+        response = self._connection.request("POST", path, query=fields, wait_seconds=snapshots.LONG_SECONDS)
+        return decode(Archived, response.json())
+
+    def delete(self, *, keep_archive: bool = False) -> SandboxInfo:
+        """Deletes it; on return its name is free. The archive of one that is archived goes too, unless it is kept."""
+        fields = query(keep_archive=keep_archive or None)
+        response = self._connection.request("DELETE", self._path, query=fields)
+        return self._take(response.json())
 
     def snapshot(
         self, *, labels: Mapping[str, str] | None = None, delete_after: float | None = None
