@@ -77,6 +77,32 @@ fn each_time_ends_at_its_own_moment() {
 }
 
 #[test]
+fn what_is_stopped_is_archived_in_its_time_and_deleted_in_the_same_count() {
+    let archive = Some((Verb::Archive, "archive_after_ms"));
+    let times = Lifecycle {
+        archive_after_ms: Some(10_000),
+        delete_after_ms: Some(60_000),
+        ..Lifecycle::default()
+    };
+    let stopped = Facts { state_since: at(100), ..facts(State::Stopped) };
+    check(109, &times, &stopped, None, Some(110));
+    check(110, &times, &stopped, archive, Some(160));
+    check(160, &times, &stopped, Some((Verb::Delete, "delete_after_ms")), None);
+    for state in [State::Running, State::Paused, State::Stopping, State::Resuming] {
+        check(1000, &times, &Facts { stopped_at: Some(at(1)), ..facts(state) }, None, None);
+    }
+    // It came there later than it was stopped.
+    let archived =
+        Facts { state_since: at(150), stopped_at: Some(at(100)), ..facts(State::Archived) };
+    check(159, &times, &archived, None, Some(160));
+    check(160, &times, &archived, Some((Verb::Delete, "delete_after_ms")), None);
+    let failed = Facts { state_since: at(150), ..facts(State::Failed) };
+    check(160, &times, &failed, None, Some(210));
+    let alone = Lifecycle { delete_after_ms: None, ..times };
+    check(1000, &alone, &archived, None, None);
+}
+
+#[test]
 fn a_renewed_lease_does_not_outlive_the_longest_life() {
     let lifecycle =
         Lifecycle { lease_ms: Some(5_000), max_lifetime_ms: Some(20_000), ..Lifecycle::default() };
@@ -175,6 +201,14 @@ fn what_is_above_a_cap_is_refused_and_never_lowered() {
     assert_eq!(
         ask(Some(101)).unwrap_err().to_string(),
         "lifecycle.lease_ms is 101, and the cap lease_ms_max is 100"
+    );
+    let archived = Lifecycle { archive_after_ms: Some(100), ..Lifecycle::default() };
+    let capped = Caps { lifecycle: archived, ..Caps::default() };
+    let asked = Lifecycle { archive_after_ms: Some(101), ..Lifecycle::default() };
+    let refused = capped.lifecycle(asked, Lifecycle::default()).unwrap_err();
+    assert_eq!(
+        (refused.field, refused.cap_name),
+        ("lifecycle.archive_after_ms", "archive_after_ms_max")
     );
     let asked = Limits { pids: Some(51), memory_bytes: Some(u64::MAX), ..Limits::default() };
     assert_eq!(caps.limits(asked, Limits::default()).unwrap_err().cap_name, "pids_max");

@@ -133,7 +133,7 @@ fn every_state_can_be_reached_and_left_for_deletion() {
 
 #[test]
 fn asking_twice_is_no_mistake() {
-    use Verb::{Delete, Kill, Pause, Resume, Stop};
+    use Verb::{Archive, Delete, Kill, Pause, Resume, Stop};
     let check = |verb, state, expect| assert_eq!(judge(verb, state), expect, "{verb:?} {state}");
     check(Pause, State::Running, Answer::Begin(Step::Pause));
     check(Pause, State::Paused, Answer::Already);
@@ -145,6 +145,11 @@ fn asking_twice_is_no_mistake() {
     check(Stop, State::Stopped, Answer::Already);
     check(Kill, State::Running, Answer::Begin(Step::Stop));
     check(Stop, State::Archived, Answer::Refuse);
+    check(Archive, State::Stopped, Answer::Begin(Step::Archived));
+    check(Archive, State::Archived, Answer::Already);
+    check(Archive, State::Running, Answer::Refuse);
+    check(Archive, State::Resuming, Answer::Refuse);
+    check(Resume, State::Archived, Answer::Begin(Step::Resume));
     check(Delete, State::Failed, Answer::Begin(Step::Delete));
     check(Delete, State::Deleted, Answer::Already);
 }

@@ -3,7 +3,7 @@
 use atoll_store::Format;
 use atoll_store::archive::{
     ArchiveKey, Destination, Expected, ObjectName, Owners, Packed, SealError, Source, UnpackError,
-    pack_layer, unpack_layer,
+    check_layer, pack_layer, unpack_layer,
 };
 use atoll_store::room::{Quota, Room};
 use proptest::prelude::*;
@@ -192,6 +192,13 @@ fn what_the_archive_does_not_name_is_not_unpacked() {
         (unpacked, written)
     };
     outcome(whole).0.unwrap();
+    let check = |expected: Expected| {
+        let name = ObjectName::of_layer("n");
+        check_layer(object.as_slice(), None, &name, &expected, &|| false)
+    };
+    check(whole).unwrap();
+    let short = check(Expected { packed_bytes: 1 << 20, ..whole });
+    assert!(matches!(short, Err(UnpackError::TooLarge { what: "bytes", .. })), "{short:?}");
     let (short, written) = outcome(Expected { packed_bytes: 1 << 20, ..whole });
     assert!(matches!(short, Err(UnpackError::TooLarge { what: "bytes", .. })), "{short:?}");
     assert!(written <= 1 << 20, "{written}");
@@ -199,6 +206,7 @@ fn what_the_archive_does_not_name_is_not_unpacked() {
     assert!(matches!(few, Err(UnpackError::TooLarge { what: "entries", .. })), "{few:?}");
     let other = Expected { digest: atoll_store::digest::Digest::of(b"other"), ..whole };
     assert!(matches!(outcome(other).0, Err(UnpackError::OtherDigest)));
+    assert!(matches!(check(other), Err(UnpackError::OtherDigest)));
 }
 
 #[test]
@@ -230,6 +238,10 @@ proptest! {
             false => object[at] ^= 1 << bit,
         }
         let error = unpack(&object, key.as_ref(), &expected(&packed), (&to, own())).unwrap_err();
+        let name = ObjectName::of_layer("n");
+        let checked = check_layer(object.as_slice(), key.as_ref(), &name, &expected(&packed), &|| false);
+        let checked = checked.unwrap_err();
+        prop_assert_eq!(checked.seal(), error.seal());
         let found = error.seal();
         prop_assert!(found.is_some(), "{:?}", error);
         if cut {
