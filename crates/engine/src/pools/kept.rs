@@ -44,6 +44,7 @@ impl KeptPool {
         let lifecycle = Lifecycle {
             lease_ms: asked.lease_ms.or(had.lease_ms),
             idle_stop_ms: asked.idle_stop_ms.or(had.idle_stop_ms),
+            archive_after_ms: asked.archive_after_ms.or(had.archive_after_ms),
             delete_after_ms: asked.delete_after_ms.or(had.delete_after_ms),
             max_lifetime_ms: asked.max_lifetime_ms.or(had.max_lifetime_ms),
         };

@@ -80,6 +80,7 @@ from .models import (
     Lifecycle,
     Limits,
     Missed,
+    OfPool,
     Output,
     Port,
     Preview,
@@ -101,7 +102,7 @@ from .models import (
 from .network import NetworkBudgets, NetworkPolicy, NetworkSecret, Secret
 from .oversight import Approval, ApprovalWhat, AuditKind, AuditRecord, Decided, RiskyChange
 from .usage import Budget, BudgetPeriod, DiskUsage, NetworkUsage, SharedBudget, Usage, UsagePage, UsageTotal, Used
-from .volumes import MountedVolume, Volume, VolumeAccess, VolumeCopy, VolumeMount, VolumeUse
+from .volumes import MountedVolume, Volume, VolumeAccess, VolumeCopy, VolumeLimit, VolumeMount, VolumeUse
 
 __all__ = [
     "ApiError",
@@ -185,6 +186,7 @@ __all__ = [
     "NotApproved",
     "NotFound",
     "NotReady",
+    "OfPool",
     "Output",
     "OutputDropped",
     "Port",
@@ -223,6 +225,7 @@ __all__ = [
     "Volume",
     "VolumeAccess",
     "VolumeCopy",
+    "VolumeLimit",
     "VolumeMount",
     "VolumeUse",
     "Volumes",
