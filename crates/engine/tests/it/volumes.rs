@@ -399,7 +399,8 @@ fn who_writes_stands_still_for_a_copy_and_goes_on_whatever_comes_of_it() {
         let how = copied.copied.unwrap();
         assert!(how.of == volume.id && how.frozen_us > 0, "{how:?}");
         assert_eq!(state(&engine, writers[0]), State::Running);
-        assert_eq!(world.host.processes(writers[0]), Processes::Running);
+        // Who copies does not wait for that.
+        world.host.until(|host| host.processes(writers[0]) == Processes::Running).await;
         // The one that was paused still is.
         assert_eq!(world.host.processes(writers[1]), Processes::Frozen);
         world.host.heal();

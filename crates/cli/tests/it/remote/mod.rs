@@ -18,6 +18,7 @@ mod templates;
 mod terminal;
 mod under_kill;
 mod volumes;
+mod work;
 mod workspace;
 
 use super::each;
