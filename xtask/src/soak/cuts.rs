@@ -28,6 +28,9 @@ const FILL: &str = "for i in $(seq 200); do head -c 2000 /dev/urandom > file-$i;
     sha256sum file-* > digests; echo 0 > number";
 const LOOK: &str = "sha256sum --quiet -c digests && cat number";
 
+/// The pool that some sandboxes come of.
+const POOL: &str = "spare";
+
 /// What is asked for while the server is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Act {
@@ -38,9 +41,11 @@ enum Act {
     Stop,
     DeleteSnapshot,
     Cycle,
+    Archive,
+    Claim,
 }
 
-const ACTS: [Act; 7] = [
+const ACTS: [Act; 9] = [
     Act::Write,
     Act::Snapshot,
     Act::Fork,
@@ -48,6 +53,8 @@ const ACTS: [Act; 7] = [
     Act::Stop,
     Act::DeleteSnapshot,
     Act::Cycle,
+    Act::Archive,
+    Act::Claim,
 ];
 
 /// A seed that nobody chose.
@@ -88,6 +95,8 @@ struct Known {
     late: Option<u64>,
     /// Deleted last, and told so.
     gone: Option<String>,
+    /// Sandboxes that came of the pool.
+    given: BTreeSet<String>,
     /// Written next.
     next: u64,
 }
@@ -113,8 +122,10 @@ pub(super) fn cuts(served: &mut Served, count: u32, seed: u64) -> Result<String>
     let first = take_snapshot(&mut client, &main, can_pause)?;
     delete_snapshot(&mut client, &first)?;
     let (numbers, snapshots) = (BTreeSet::from([0]), BTreeMap::new());
-    let (late, gone, next) = (None, None, 1);
-    let mut known = Known { main, can_pause, numbers, snapshots, late, gone, next };
+    let pool = json!({ "name": POOL, "size": 2, "when_exhausted": "cold" });
+    client.ask("POST", "/v1/pools", Some(&pool))?;
+    let (late, gone, given, next) = (None, None, BTreeSet::new(), 1);
+    let mut known = Known { main, can_pause, numbers, snapshots, late, gone, given, next };
     let mut windows: BTreeMap<Act, Duration> = BTreeMap::new();
     let (mut answered, mut unanswered) = (0, 0);
     for number in 0..count {
@@ -144,6 +155,7 @@ pub(super) fn cuts(served: &mut Served, count: u32, seed: u64) -> Result<String>
     for id in known.snapshots.keys() {
         delete_snapshot(&mut client, &json!({ "id": id }))?;
     }
+    client.ask("DELETE", &format!("/v1/pools/{POOL}"), None)?;
     let took = begin.elapsed();
     Ok(format!("in {took:.0?}, after {answered} answers and before {unanswered}, lost nothing"))
 }
@@ -208,6 +220,8 @@ impl Known {
             }
             Act::Stop => take_snapshot(&mut client, &self.main, false),
             Act::DeleteSnapshot => client.ask("DELETE", &format!("/v1/snapshots/{snapshot}"), None),
+            Act::Archive => client.ask("POST", &of_main("/archive?stop=true"), None),
+            Act::Claim => client.ask("POST", "/v1/sandboxes", Some(&json!({ "pool": POOL }))),
             Act::Cycle => {
                 let made = client.ask("POST", "/v1/sandboxes", Some(&json!({})))?;
                 client.ask("DELETE", &path(&made, ""), None)
@@ -262,7 +276,7 @@ impl Known {
             let main = client.ask("GET", &path(&self.main, ""), None)?;
             match main["state"].as_str() {
                 Some("running") => return look(client, &main),
-                Some("stopped" | "paused") => {
+                Some("stopped" | "paused" | "archived") => {
                     client.ask("POST", &path(&main, "/resume"), None)?;
                 }
                 // What was begun is brought to an end.
@@ -302,8 +316,8 @@ impl Known {
         Ok(())
     }
 
-    /// Sandboxes that nobody was told of are whole too.
-    fn check_others(&self, client: &mut Client) -> Result<()> {
+    /// Sandboxes that nobody was told of are whole too, and none of the pool is given twice.
+    fn check_others(&mut self, client: &mut Client) -> Result<()> {
         let listed = client.ask("GET", "/v1/sandboxes?page_count=1000", None)?;
         for sandbox in listed["sandboxes"].as_array().context("no list")? {
             if sandbox["id"] == self.main["id"] {
@@ -314,6 +328,12 @@ impl Known {
                 ["running", "stopped", "stopping", "deleted"].contains(&state),
                 "one is {state}: {sandbox}"
             );
+            let id = sandbox["id"].as_str().unwrap_or_default().to_owned();
+            if sandbox["pool"]["name"] == POOL && state == "running" {
+                let left = shell(client, sandbox, "ls -A; touch mine")?;
+                ensure!(left.is_empty(), "a member has what another one left: {left}");
+            }
+            ensure!(self.given.insert(id), "it was there before: {sandbox}");
             delete(client, sandbox)?;
         }
         Ok(())
