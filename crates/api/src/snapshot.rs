@@ -106,7 +106,15 @@ pub struct CreateSnapshot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 9007199254740991u64)]
     pub delete_after_ms: Option<u64>,
+    /// So many snapshots of the sandbox with exactly these labels are kept, this one included: older ones
+    /// are deleted once it is taken. What was made of them stays. All are kept where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 10000)]
+    pub keep_last: Option<u64>,
 }
+
+/// The most that may be asked to be kept.
+pub const KEEP_LAST_MAX: u64 = 10_000;
 
 impl CreateSnapshot {
     /// Checks everything that can be judged without knowing the server.
@@ -115,8 +123,13 @@ impl CreateSnapshot {
     /// Gives the first field that is wrong, with the limit that it breaks.
     pub fn validate(&self) -> Result<(), InvalidRequest> {
         validate_labels(&self.labels)?;
-        let time = self.delete_after_ms;
-        time.map_or(Ok(()), |found| within("delete_after_ms", found, 1, NUMBER_MAX))
+        for (field, found, most) in [
+            ("delete_after_ms", self.delete_after_ms, NUMBER_MAX),
+            ("keep_last", self.keep_last, KEEP_LAST_MAX),
+        ] {
+            found.map_or(Ok(()), |found| within(field, found, 1, most))?;
+        }
+        Ok(())
     }
 }
 

@@ -57,6 +57,7 @@ UNSENT = {
     "fork_sandbox.sandbox.image": "likewise",
     "fork_snapshot.sandbox.template": "likewise",
     "fork_snapshot.sandbox.pool": "likewise",
+    "fork_sandbox.snapshot.keep_last": "for snapshots that are taken again and again: `snapshot` says it",
     "fork_sandbox.sandbox.template": "likewise",
     "fork_sandbox.sandbox.pool": "likewise",
     "fork_snapshot.sandbox.snapshot": "it is in the path",
@@ -227,7 +228,7 @@ def oversee(client: atoll.Atoll) -> None:
 def keep_and_fork(client: atoll.Atoll, sandbox: atoll.Sandbox, making: dict[str, Any]) -> None:
     """Calls every verb about snapshots."""
     making = {name: one for name, one in making.items() if name != "workspace"}
-    snapshot = sandbox.snapshot(labels={"a": "b"}, delete_after=1)
+    snapshot = sandbox.snapshot(labels={"a": "b"}, delete_after=1, keep_last=3)
     snapshot.fork(count=2, name="x", **making)
     snapshot.diff("snp_1", limit=5)
     snapshot.delete()

@@ -35,6 +35,8 @@ export interface SnapshotOptions {
   labels?: Record<string, string>;
   /** It is deleted after so long; never if absent. What was made of it stays. */
   deleteAfterMs?: number;
+  /** Of those of the sandbox with exactly these labels so many are kept, this one included; all if absent. */
+  keepLast?: number;
   signal?: AbortSignal;
 }
 

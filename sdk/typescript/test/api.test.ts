@@ -221,11 +221,11 @@ async function oversee({ secrets, approvals, audit, images, volumes }: Atoll): P
 
 /** Every verb about snapshots. */
 async function keepAndFork(client: Atoll, sandbox: Sandbox, making: object): Promise<void> {
-  const snapshot = await sandbox.snapshot({ labels: { a: "b" }, deleteAfterMs: 1 });
+  const snapshot = await sandbox.snapshot({ labels: { a: "b" }, deleteAfterMs: 1, keepLast: 3 });
   await snapshot.fork({ count: 2, name: "x", idempotencyKey: "k", ...making });
   await snapshot.diff({ since: "snp_1", limit: 5 });
   await snapshot.delete();
-  await sandbox.fork({ count: 2, name: "x", snapshot: { deleteAfterMs: 1 }, ...making });
+  await sandbox.fork({ count: 2, name: "x", snapshot: { deleteAfterMs: 1, keepLast: 3 }, ...making });
   await sandbox.restore(snapshot);
   await client.create({ snapshot });
   await first(client.snapshots.list({ sandbox: "web", labels: { a: "b" }, pageCount: 1 }));

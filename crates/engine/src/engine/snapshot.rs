@@ -1,7 +1,7 @@
 //! Asking for snapshots, and for sandboxes made of them.
 
 use super::Engine;
-use crate::error::{CreateError, SnapshotError};
+use crate::error::{CreateError, SnapshotError, chain};
 use crate::owner::Command;
 use crate::snapshots::deleted;
 use atoll_api::id::{SandboxId, SnapshotId};
@@ -26,7 +26,29 @@ impl Engine {
         request: CreateSnapshot,
     ) -> Result<Snapshot, SnapshotError> {
         request.validate()?;
-        self.ask(id, |reply| Command::Snapshot { request, build: None, reply }).await
+        let keep_last = request.keep_last;
+        let taken: Snapshot =
+            self.ask(id, |reply| Command::Snapshot { request, build: None, reply }).await?;
+        if let Some(count) = keep_last {
+            self.keep_last(&taken, count).await;
+        }
+        Ok(taken)
+    }
+
+    /// Deletes the older ones of the same sandbox with the same labels, beyond so many with this one.
+    /// What cannot be deleted is, or not, when the next one is taken.
+    async fn keep_last(&self, taken: &Snapshot, count: u64) {
+        let older = self.shared.snapshots.of_series(taken.sandbox_id, &taken.labels);
+        let beyond = older.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
+        for id in older.into_iter().take(beyond).filter(|id| *id != taken.id) {
+            match self.shared.snapshots.forget(id, &self.shared.records).await {
+                Ok(()) => deleted(&self.shared, id, "keep_last"),
+                Err(error) => {
+                    let cause = chain(&error);
+                    tracing::warn!(snapshot = %id, cause, "an older one stays");
+                }
+            }
+        }
     }
 
     /// Puts a sandbox back to a snapshot: what it has kept since is gone. One that runs is stopped

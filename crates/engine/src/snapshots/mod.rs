@@ -16,7 +16,7 @@ pub use kept::{How, Kept};
 use crate::error::SnapshotError;
 use crate::records::{Records, SnapshotChange};
 use atoll_api::id::{LayerId, SandboxId, SnapshotId};
-use atoll_api::snapshot::{ListSnapshots, Snapshot, SnapshotPage};
+use atoll_api::snapshot::{ListSnapshots, Snapshot, SnapshotPage, SnapshotWay};
 use atoll_api::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -98,6 +98,24 @@ impl Snapshots {
         snapshots.truncate(count);
         let next = snapshots.last().filter(|_| has_more).map(|last| last.id);
         SnapshotPage { snapshots, next }
+    }
+
+    /// Those that were taken of a sandbox with exactly these labels, the oldest first. What came of an
+    /// archive is there since somebody wanted it back.
+    pub(crate) fn of_series(
+        &self,
+        sandbox: SandboxId,
+        labels: &BTreeMap<String, String>,
+    ) -> Vec<SnapshotId> {
+        let kept = self.kept();
+        let views = kept.values().filter(|kept| kept.build.is_none()).filter_map(Kept::view);
+        let of_it = |view: &Snapshot| {
+            (view.sandbox_id, &view.labels) == (sandbox, labels) && view.way != SnapshotWay::Archive
+        };
+        let mut found: Vec<(Timestamp, SnapshotId)> =
+            views.filter(of_it).map(|view| (view.created_at, view.id)).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Writes that one is being taken.

@@ -224,6 +224,50 @@ fn a_snapshot_goes_when_its_time_is_over_and_what_was_made_of_it_stays() {
 }
 
 #[test]
+fn the_last_ones_of_a_series_are_kept_and_all_others_stay() {
+    let world = World::new();
+    live(async {
+        let engine = world.start().await;
+        let of = |label: &str, keep_last: Option<u64>| CreateSnapshot {
+            labels: [("every".to_owned(), label.to_owned())].into(),
+            keep_last,
+            ..CreateSnapshot::default()
+        };
+        let id = engine.create(named("web")).await.unwrap().id;
+        let other = engine.create(named("other")).await.unwrap().id;
+        let mut stay = Vec::new();
+        for (of_which, request) in
+            [(id, CreateSnapshot::default()), (id, of("day", None)), (other, of("hour", None))]
+        {
+            stay.push(engine.snapshot(of_which, request).await.unwrap().id);
+        }
+        let mut taken = Vec::new();
+        for _ in 0..5 {
+            world.clock.advance(Duration::from_secs(3600));
+            taken.push(engine.snapshot(id, of("hour", Some(2))).await.unwrap().id);
+        }
+        let mut expected = [stay.clone(), taken[3..].to_vec()].concat();
+        let mut found = list(&engine);
+        expected.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(found, expected);
+        // What was made of one stays, and one that fails to be taken deletes nothing.
+        let fork = engine.create(from(taken[3])).await.unwrap().id;
+        world.host.fail(Call::Snapshot, Moment::Before);
+        engine.snapshot(id, of("hour", Some(1))).await.unwrap_err();
+        world.host.heal();
+        assert_eq!(list(&engine).len(), 5);
+        let last = engine.snapshot(id, of("hour", Some(1))).await.unwrap().id;
+        assert_eq!(list(&engine).len(), 4);
+        assert!(list(&engine).contains(&last));
+        assert_eq!(state(&engine, fork), State::Running);
+        let refused = engine.snapshot(id, of("hour", Some(0))).await.unwrap_err().to_api();
+        assert_eq!(refused.details.field.as_deref(), Some("keep_last"));
+        engine.shutdown().await;
+    });
+}
+
+#[test]
 fn the_way_back_ends_and_starts_what_ran() {
     let world = World::new();
     live(async {

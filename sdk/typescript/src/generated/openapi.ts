@@ -1037,6 +1037,12 @@ export interface components {
              *     of it stays.
              */
             deleteAfterMs?: number;
+            /**
+             * Format: int64
+             * @description So many snapshots of the sandbox with exactly these labels are kept, this one included: older ones
+             *     are deleted once it is taken. What was made of them stays. All are kept where nothing is said.
+             */
+            keepLast?: number;
             /** @description Labels, to find it by. */
             labels?: {
                 [key: string]: string;

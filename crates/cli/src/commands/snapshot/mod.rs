@@ -62,6 +62,9 @@ struct Taken {
     /// Delete it after this time, as in 7d; what was made of it stays
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     delete_after: Option<Duration>,
+    /// Delete older ones of the sandbox with exactly these labels, so that as many are left as this says
+    #[arg(long, value_name = "N")]
+    keep_last: Option<u64>,
 }
 
 /// List snapshots, the oldest first
@@ -119,7 +122,8 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
 
 fn create(args: Create) -> Result<Status, CliError> {
     let Create { sandbox, taken, remote } = args;
-    let wanted = request(taken.label, taken.delete_after);
+    let wanted =
+        CreateSnapshot { keep_last: taken.keep_last, ..request(taken.label, taken.delete_after) };
     let made = remote.ask(async |client| client.create_snapshot(&sandbox, &wanted).await)?;
     if remote.format() == Format::Text {
         tell(&made);
@@ -133,7 +137,7 @@ pub(super) fn request(
     delete_after: Option<Duration>,
 ) -> CreateSnapshot {
     let labels: BTreeMap<_, _> = label.into_iter().collect();
-    CreateSnapshot { labels, delete_after_ms: delete_after.map(ms) }
+    CreateSnapshot { labels, delete_after_ms: delete_after.map(ms), keep_last: None }
 }
 
 /// Says how one was taken.

@@ -135,14 +135,18 @@ class AsyncSandbox:
         return self._take(response.json())
 
     async def snapshot(
-        self, *, labels: Mapping[str, str] | None = None, delete_after: float | None = None
+        self,
+        *,
+        labels: Mapping[str, str] | None = None,
+        delete_after: float | None = None,
+        keep_last: int | None = None,
     ) -> AsyncSnapshot:
         """Takes a snapshot of its files, to go back to and to make others of; `delete_after` is in seconds.
 
-        If it runs it stands still meanwhile, and notices nothing but the time: `info` says how much, and how it was
+        Of those of this sandbox with exactly these labels, `keep_last` are kept with this one, and older ones deleted. If it runs it stands still meanwhile, and notices nothing but the time: `info` says how much, and how it was
         done.
         """
-        return await snapshots.take(self._connection, self._path, labels, delete_after)
+        return await snapshots.take(self._connection, self._path, labels, delete_after, keep_last)
 
     async def fork(
         self,

@@ -160,10 +160,14 @@ def id_of(snapshot: AsyncSnapshot | str | None) -> str | None:
 
 
 async def take(
-    connection: AsyncConnection, path: str, labels: Mapping[str, str] | None, delete_after: float | None
+    connection: AsyncConnection,
+    path: str,
+    labels: Mapping[str, str] | None,
+    delete_after: float | None,
+    keep_last: int | None,
 ) -> AsyncSnapshot:
     """Takes a snapshot of the sandbox at this path."""
-    request = body(labels=labels, delete_after_ms=milliseconds(delete_after))
+    request = body(labels=labels, delete_after_ms=milliseconds(delete_after), keep_last=keep_last)
     response = await connection.request("POST", f"{path}/snapshots", body=request, wait_seconds=LONG_SECONDS)
     return AsyncSnapshot(connection, decode(SnapshotInfo, response.json()))
 

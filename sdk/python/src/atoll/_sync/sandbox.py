@@ -135,14 +135,18 @@ class Sandbox:
         return self._take(response.json())
 
     def snapshot(
-        self, *, labels: Mapping[str, str] | None = None, delete_after: float | None = None
+        self,
+        *,
+        labels: Mapping[str, str] | None = None,
+        delete_after: float | None = None,
+        keep_last: int | None = None,
     ) -> Snapshot:
         """Takes a snapshot of its files, to go back to and to make others of; `delete_after` is in seconds.
 
-        If it runs it stands still meanwhile, and notices nothing but the time: `info` says how much, and how it was
+        Of those of this sandbox with exactly these labels, `keep_last` are kept with this one, and older ones deleted. If it runs it stands still meanwhile, and notices nothing but the time: `info` says how much, and how it was
         done.
         """
-        return snapshots.take(self._connection, self._path, labels, delete_after)
+        return snapshots.take(self._connection, self._path, labels, delete_after, keep_last)
 
     def fork(
         self,

@@ -160,10 +160,14 @@ def id_of(snapshot: Snapshot | str | None) -> str | None:
 
 
 def take(
-    connection: Connection, path: str, labels: Mapping[str, str] | None, delete_after: float | None
+    connection: Connection,
+    path: str,
+    labels: Mapping[str, str] | None,
+    delete_after: float | None,
+    keep_last: int | None,
 ) -> Snapshot:
     """Takes a snapshot of the sandbox at this path."""
-    request = body(labels=labels, delete_after_ms=milliseconds(delete_after))
+    request = body(labels=labels, delete_after_ms=milliseconds(delete_after), keep_last=keep_last)
     response = connection.request("POST", f"{path}/snapshots", body=request, wait_seconds=LONG_SECONDS)
     return Snapshot(connection, decode(SnapshotInfo, response.json()))
 
