@@ -88,6 +88,12 @@ impl Directory {
         Ok(())
     }
 
+    /// Takes that back: it is found by nobody, and has its place until nothing is left of it.
+    pub(crate) fn demote(&mut self, name: Option<&SandboxName>, id: SandboxId) {
+        self.forget(name, id);
+        self.members.insert(id);
+    }
+
     /// Puts in a sandbox that is there already, whatever the limit is now.
     pub(crate) fn insert(&mut self, name: Option<&SandboxName>, id: SandboxId, handle: Handle) {
         self.by_id.insert(id, handle);

@@ -1,6 +1,5 @@
 //! Asking for a sandbox: checks, admission, and waiting for its owner.
 
-use super::pool::Making;
 use super::{Engine, Shared};
 use crate::backend::Progress;
 use crate::directory::Refusal;
@@ -158,25 +157,19 @@ impl Engine {
         let filled = pool.as_ref().map(|pool| pool.fill(request));
         let request = filled.as_ref().unwrap_or(request);
         let mut record = resolve(&self.shared, request, build)?;
-        let workspace = Workspace::asked_for(request, beside.archive.take())
+        let mut workspace = Workspace::asked_for(request, beside.archive.take())
             .map_err(|source| CreateError::Workspace { source: Arc::new(source) })?;
         if let Some(workspace) = &workspace {
             record.workspace = Some(workspace.path.clone());
         }
-        let progress = Arc::new(Progress::new(asked_at));
-        let (outcome, creation) = watch::channel(Creation::UnderWay);
         if let Some(pool) = &pool {
-            let holder = record.name.as_ref();
-            let holder = holder.and_then(|name| self.shared.directory().named(name).cloned());
-            if let Some(holder) = holder {
-                beside.archive = workspace.and_then(Workspace::into_archive);
-                return Ok(Admission::Taken(holder));
-            }
-            if let Some(member) = self.shared.take_member(pool, &mut record)? {
-                let making = Making { progress, outcome, creation };
-                return self.give(pool, member, record, making, (workspace, beside));
+            let given = self.admit_member(pool, &mut record, asked_at, (&mut workspace, beside))?;
+            if let Some(admission) = given {
+                return Ok(admission);
             }
         }
+        let progress = Arc::new(Progress::new(asked_at));
+        let (outcome, creation) = watch::channel(Creation::UnderWay);
         let (owner, handle) = Owner::new(self.shared.clone(), record.clone());
         let (handle, waiter) = handle.with_creation(progress.clone(), creation);
         let admitted = {

@@ -8,22 +8,17 @@ use crate::error::{CreateError, PoolError};
 use crate::owner::{Begin, Claim, Command, Creation, Owner};
 use crate::pools::book::NotGiven;
 use crate::pools::{KeptPool, Member, fit};
-use crate::records::{Once, Record};
+use crate::records::Record;
 use crate::workspace::Workspace;
 use atoll_api::pool::{OfPool, WhenExhausted};
 use atoll_api::sandbox::{CreateSandbox, Stage};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::watch;
 
 /// What is said of a pool that had no member ready.
 const EXHAUSTED: &str = "exhausted";
-
-/// A creation, as it is told to who waits for it.
-pub(super) struct Making {
-    pub(super) progress: Arc<Progress>,
-    pub(super) outcome: watch::Sender<Creation>,
-    pub(super) creation: watch::Receiver<Creation>,
-}
 
 impl Engine {
     /// Whether a request could be fulfilled, as far as that can be told without trying.
@@ -52,18 +47,50 @@ impl Engine {
         Ok((owner, Begin::Member { pool: pool.name.clone(), handle }))
     }
 
-    /// Has a member be what a request wants. One that has ended in between makes place for the next.
-    pub(super) fn give(
+    /// Has a member be what a request wants; nothing if one is to be made from the start, as the record
+    /// says then.
+    pub(super) fn admit_member(
+        &self,
+        pool: &KeptPool,
+        record: &mut Record,
+        asked_at: Instant,
+        (workspace, beside): (&mut Option<Workspace>, &mut Beside),
+    ) -> Result<Option<Admission>, CreateError> {
+        loop {
+            let holder = record.name.as_ref();
+            let holder = holder.and_then(|name| self.shared.directory().named(name).cloned());
+            if let Some(holder) = holder {
+                beside.archive = workspace.take().and_then(Workspace::into_archive);
+                return Ok(Some(Admission::Taken(holder)));
+            }
+            let Some(member) = self.shared.take_member(pool, record)? else { return Ok(None) };
+            // One that has ended in between makes place for the next.
+            let given = self.give(pool, member, record, asked_at, (workspace, beside))?;
+            if given.is_some() {
+                return Ok(given);
+            }
+        }
+    }
+
+    /// Gives a member to a request; nothing if it has ended.
+    fn give(
         &self,
         pool: &KeptPool,
         member: Member,
-        mut record: Record,
-        making: Making,
-        (workspace, beside): (Option<Workspace>, &mut Beside),
-    ) -> Result<Admission, CreateError> {
-        let Making { progress, outcome, creation } = making;
+        wanted: &Record,
+        asked_at: Instant,
+        (workspace, beside): (&mut Option<Workspace>, &mut Beside),
+    ) -> Result<Option<Admission>, CreateError> {
+        let record = match self.shared.as_member(&member, wanted) {
+            Ok(record) => record,
+            Err(error) => {
+                member.dismiss();
+                return Err(error);
+            }
+        };
+        let progress = Arc::new(Progress::new(asked_at));
+        let (outcome, creation) = watch::channel(Creation::UnderWay);
         let Member { handle, record: made_as } = member;
-        record.id = handle.id;
         let (claimed, waiter) = handle.clone().with_creation(progress.clone(), creation);
         let promoted = self.shared.directory().promote(record.name.as_ref(), claimed.clone());
         if let Err(refused) = promoted {
@@ -73,21 +100,29 @@ impl Engine {
             }
             return match refused {
                 Refusal::NameTaken(holder) => {
-                    beside.archive = workspace.and_then(Workspace::into_archive);
-                    Ok(Admission::Taken(holder))
+                    beside.archive = workspace.take().and_then(Workspace::into_archive);
+                    Ok(Some(Admission::Taken(holder)))
                 }
                 Refusal::Closing | Refusal::Full => Err(CreateError::ShuttingDown),
             };
         }
         // Nobody can have cancelled it yet.
         progress.reached(Stage::Accepted).unwrap_or_default();
-        let once: Option<Once> = beside.once.take();
-        let workspace = Mutex::new(workspace);
-        let claim = Claim { record, progress, outcome, workspace, once };
-        // Where its owner has ended meanwhile, who waits is told that it was cancelled.
-        handle.mailbox.try_send(Command::Claim(Box::new(claim))).unwrap_or_default();
+        let (once, brought) = (beside.once.take(), Mutex::new(workspace.take()));
+        let (name, id) = (record.name.clone(), record.id);
+        let claim = Claim { record, progress, outcome, workspace: brought, once };
         self.shared.pools.changed();
-        Ok(Admission::Made(claimed, waiter))
+        let sent = handle.mailbox.try_send(Command::Claim(Box::new(claim)));
+        let Err(TrySendError::Full(command) | TrySendError::Closed(command)) = sent else {
+            return Ok(Some(Admission::Made(claimed, waiter)));
+        };
+        self.shared.directory().forget(name.as_ref(), id);
+        if let Command::Claim(claim) = command {
+            let Claim { workspace: brought, once, .. } = *claim;
+            *workspace = brought.into_inner().unwrap_or_else(PoisonError::into_inner);
+            beside.once = once;
+        }
+        Ok(None)
     }
 }
 
@@ -104,10 +139,7 @@ impl Shared {
         stale.into_iter().for_each(Member::dismiss);
         self.pools.changed();
         let cold_because = match given {
-            Ok(member) => {
-                self.as_member(&member, wanted)?;
-                return Ok(Some(member));
-            }
+            Ok(member) => return Ok(Some(member)),
             Err(NotGiven::NoPool) => {
                 let name = pool.name.clone();
                 return Err(PoolError::NotFound { name }.into());
@@ -125,14 +157,15 @@ impl Shared {
     }
 
     /// What is wanted, with what a member has for its whole life.
-    fn as_member(&self, member: &Member, wanted: &mut Record) -> Result<(), CreateError> {
-        wanted.pool.clone_from(&member.record.pool);
+    fn as_member(&self, member: &Member, wanted: &Record) -> Result<Record, CreateError> {
+        let mut record =
+            Record { id: member.record.id, pool: member.record.pool.clone(), ..wanted.clone() };
         if let (Some(had), Some(asked)) = (&member.record.network, &wanted.network) {
             let policy = asked.policy.clone();
             let understood = super::network_can_be(self, &policy).map_err(CreateError::Network)?;
             let changed = had.changed(policy, &understood).map_err(CreateError::Prepare)?;
-            wanted.network = Some(changed);
+            record.network = Some(changed);
         }
-        Ok(())
+        Ok(record)
     }
 }

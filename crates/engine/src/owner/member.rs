@@ -131,6 +131,13 @@ impl Owner {
 
     /// Removes what there is of it, of which nobody knows.
     async fn dismiss(&mut self) {
+        // Nobody is given it from here on. Who was in the last moment is told that there is none.
+        self.mailbox.close();
+        while let Ok(command) = self.mailbox.try_recv() {
+            if let Command::Claim(claim) = command {
+                self.shared.directory().demote(claim.record.name.as_ref(), self.record.id);
+            }
+        }
         self.lives_no_more();
         if let Some(stuck) = self.stuck.take() {
             let (backend, id) = (self.shared.backend.clone(), self.record.id);

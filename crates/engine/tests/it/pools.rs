@@ -395,6 +395,38 @@ fn a_member_that_ends_by_itself_is_replaced() {
 }
 
 #[test]
+fn one_that_ends_while_it_is_given_keeps_no_name_and_no_place() {
+    let mut site = Site::new();
+    site.world.config.sandboxes_max = 2;
+    let world = &site.world;
+    live_in_parallel(async {
+        let engine = world.start().await;
+        make(&engine, cold(1)).await;
+        for _ in 0..100 {
+            ready(world, &engine, 1).await;
+            for id in world.host.ids() {
+                world.host.end(id);
+            }
+            match engine.create(of_pool(named("one"))).await {
+                Ok(made) => drop(engine.delete(made.id).await.unwrap()),
+                Err(CreateError::Cancelled { .. } | CreateError::Capacity { .. }) => {}
+                Err(error) => panic!("{error:?}"),
+            }
+            assert!(engine.find(&"one".parse().unwrap()).is_none());
+        }
+        engine.delete_pool(&"web".parse().unwrap(), "uid:0".to_owned()).await.unwrap();
+        there(world, 0).await;
+        for name in ["one", "two"] {
+            while let Err(error) = engine.create(named(name)).await {
+                assert!(matches!(error, CreateError::Capacity { .. }), "{error:?}");
+                tokio::task::yield_now().await;
+            }
+        }
+        engine.shutdown().await;
+    });
+}
+
+#[test]
 fn what_a_member_used_while_it_waited_is_nobodys() {
     let site = Site::new();
     let world = &site.world;
