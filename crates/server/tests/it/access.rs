@@ -15,6 +15,7 @@ fn operations() -> Vec<(String, String)> {
             .replace("{secret}", "TOKEN")
             .replace("{snapshot}", "snp_00000000000000000000")
             .replace("{volume}", "data")
+            .replace("{pool}", "web")
             .replace("{archive}", "arc_00000000000000000000")
             .replace("{approval}", "apr_00000000000000000000")
             .replace("{service}", "web")
@@ -44,6 +45,8 @@ fn needed(method: &str, path: &str) -> Option<Scope> {
         ("POST" | "DELETE", path) if path.starts_with("/v1/images") => Some(Scope::Admin),
         // They may be another server's, which decided what they are made of and may reach.
         ("POST" | "DELETE", path) if path.starts_with("/v1/archives") => Some(Scope::Admin),
+        // They take places and memory, and what they may reach is given to everybody.
+        ("POST" | "PUT" | "DELETE", path) if path.starts_with("/v1/pools") => Some(Scope::Admin),
         // A connection to a port can do whatever is behind it.
         ("GET", path) if path.ends_with("/connect") => Some(Scope::Run),
         // What commands print is theirs who run them.
