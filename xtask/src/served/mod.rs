@@ -168,7 +168,6 @@ fn begin(program: &Path, folder: &Path, user: Option<u32>, tcp: SocketAddr) -> R
     let mut command = Command::new(program);
     command.arg("serve").arg("--state").arg(folder.join("state"));
     command.arg("--socket").arg(folder.join("socket"));
-    command.arg("--archive").arg(format!("file://{}", folder.join("archives").display()));
     command.arg("--listen").arg(tcp.to_string()).args(["--log-level", "warn"]);
     command.env_clear().env("HOME", folder).env("PATH", "/usr/local/bin:/usr/bin:/bin");
     command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());

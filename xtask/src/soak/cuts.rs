@@ -41,11 +41,10 @@ enum Act {
     Stop,
     DeleteSnapshot,
     Cycle,
-    Archive,
     Claim,
 }
 
-const ACTS: [Act; 9] = [
+const ACTS: [Act; 8] = [
     Act::Write,
     Act::Snapshot,
     Act::Fork,
@@ -53,7 +52,6 @@ const ACTS: [Act; 9] = [
     Act::Stop,
     Act::DeleteSnapshot,
     Act::Cycle,
-    Act::Archive,
     Act::Claim,
 ];
 
@@ -220,7 +218,6 @@ impl Known {
             }
             Act::Stop => take_snapshot(&mut client, &self.main, false),
             Act::DeleteSnapshot => client.ask("DELETE", &format!("/v1/snapshots/{snapshot}"), None),
-            Act::Archive => client.ask("POST", &of_main("/archive?stop=true"), None),
             Act::Claim => client.ask("POST", "/v1/sandboxes", Some(&json!({ "pool": POOL }))),
             Act::Cycle => {
                 let made = client.ask("POST", "/v1/sandboxes", Some(&json!({})))?;
@@ -276,7 +273,7 @@ impl Known {
             let main = client.ask("GET", &path(&self.main, ""), None)?;
             match main["state"].as_str() {
                 Some("running") => return look(client, &main),
-                Some("stopped" | "paused" | "archived") => {
+                Some("stopped" | "paused") => {
                     client.ask("POST", &path(&main, "/resume"), None)?;
                 }
                 // What was begun is brought to an end.

@@ -131,7 +131,7 @@ fn inside(told: &Inside, args: &Args) -> Result<()> {
     }
     if args.cuts > 0 {
         let folder = scratch.own("cut", *user)?;
-        places.history = ["state/records.sqlite", "state/audit/audit-", "log", "archives"]
+        places.history = ["state/records.sqlite", "state/audit/audit-", "log"]
             .map(|name| folder.join(name))
             .into();
         let seed = args.seed.map_or_else(cuts::any_seed, Ok)?;
