@@ -38,9 +38,12 @@ impl Engine {
     /// Deletes the older ones of the same sandbox with the same labels, beyond so many with this one.
     /// What cannot be deleted is, or not, when the next one is taken.
     async fn keep_last(&self, taken: &Snapshot, count: u64) {
-        let older = self.shared.snapshots.of_series(taken.sandbox_id, &taken.labels);
-        let beyond = older.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
-        for id in older.into_iter().take(beyond).filter(|id| *id != taken.id) {
+        let mut others = self.shared.snapshots.of_series(taken.sandbox_id, &taken.labels);
+        // Whatever the clock says, this one is the last.
+        others.retain(|id| *id != taken.id);
+        let kept = usize::try_from(count.saturating_sub(1)).unwrap_or(usize::MAX);
+        let beyond = others.len().saturating_sub(kept);
+        for id in others.into_iter().take(beyond) {
             match self.shared.snapshots.forget(id, &self.shared.records).await {
                 Ok(()) => deleted(&self.shared, id, "keep_last"),
                 Err(error) => {
