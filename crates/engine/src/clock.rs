@@ -18,6 +18,14 @@ pub trait Clock: Send + Sync + 'static {
     fn wait_until(&self, at: Timestamp) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
+/// Waits until it is `at` or later, or for ever if there is no such time. Dropping it loses nothing.
+pub(crate) async fn wait_until(clock: &dyn Clock, at: Option<Timestamp>) {
+    match at {
+        Some(at) => clock.wait_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The clock of the machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;

@@ -9,6 +9,7 @@ pub mod book;
 
 pub use book::{AskRefusal, Asked, DecideRefusal, Question, Status, Verdict};
 
+use crate::clock::wait_until;
 use crate::oversight::Oversight;
 use crate::records::{Records, RecordsError};
 use atoll_api::approval::{Approval, ApprovalStatus, GrantScope};
@@ -218,18 +219,12 @@ impl Keeper {
         self.start(records).await;
         loop {
             let due = lock(&self.book).next_due();
-            let time = async {
-                match due {
-                    Some(due) => clock.wait_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 order = self.orders.recv() => match order {
                     Some(order) => self.carry_out(order, records).await,
                     None => return,
                 },
-                () = time => {
+                () = wait_until(&*clock, due) => {
                     let ended = lock(&self.book).expire(clock.now());
                     self.ended(ended, records).await;
                 }

@@ -22,6 +22,7 @@ mod transitions;
 pub(crate) use mailbox::{Claim, Command, Creation, CreationFailure, Handle, Late, Reply, Waiter};
 
 use crate::backend::{Alive, Progress};
+use crate::clock::wait_until;
 use crate::engine::Shared;
 use crate::error::{OperationError, chain};
 use crate::exposure::Exposures;
@@ -212,9 +213,9 @@ impl Owner {
         tokio::select! {
             command = self.mailbox.recv() => command.map_or(Woken::Closed, Woken::Command),
             () = self.exit.wait() => Woken::Exit,
-            () = at(&*clock, look_at) => Woken::Time,
-            () = at(&*clock, self.metering.look_at()) => Woken::Meter,
-            () = at(&*clock, chores_at) => Woken::Chores,
+            () = wait_until(&*clock, look_at) => Woken::Time,
+            () = wait_until(&*clock, self.metering.look_at()) => Woken::Meter,
+            () = wait_until(&*clock, chores_at) => Woken::Chores,
             () = archive::dropped(dropping) => Woken::Chores,
         }
     }
@@ -445,13 +446,5 @@ impl Owner {
     fn publish(&self) {
         let holds = self.activity.holds(self.shared.clock.now());
         self.view.send_replace(self.record.view(holds));
-    }
-}
-
-/// Waits for a time, or for ever if there is none.
-async fn at(clock: &dyn crate::clock::Clock, time: Option<Timestamp>) {
-    match time {
-        Some(time) => clock.wait_until(time).await,
-        None => std::future::pending().await,
     }
 }

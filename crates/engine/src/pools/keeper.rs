@@ -2,9 +2,9 @@
 
 use super::book::Fit;
 use super::{Member, fit};
+use crate::clock::wait_until;
 use crate::engine::{Engine, Shared};
 use crate::error::chain;
-use atoll_api::time::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -37,20 +37,13 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         let look_at = look_at.into_iter().chain(soon).min();
         tokio::select! {
             () = shared.pools.changed.notified() => {}
-            () = at(&shared, look_at) => {}
+            () = wait_until(&*shared.clock, look_at) => {}
             _ = closing.wait_for(|&is_closing| is_closing) => break,
         }
     }
     // Sandboxes that came of them are let go of as all others are, and stay.
     shared.pools.close();
     while owners.join_next().await.is_some() {}
-}
-
-async fn at(shared: &Shared, time: Option<Timestamp>) {
-    match time {
-        Some(time) => shared.clock.wait_until(time).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Has members removed that are of what their pool is not made of any more.

@@ -1,6 +1,7 @@
 //! The task that deletes snapshots whose time is over, and has layers removed that nobody needs.
 
 use super::Snapshots;
+use crate::clock::wait_until;
 use crate::engine::Shared;
 use crate::error::{SnapshotError, chain};
 use atoll_api::audit::AuditKind;
@@ -36,16 +37,9 @@ async fn work(shared: &Arc<Shared>) {
         if !collect(shared).await {
             again_at = Some(now.after(RETRY_AFTER));
         }
-        let clock = shared.clock.clone();
-        let time = async {
-            match again_at {
-                Some(time) => clock.wait_until(time).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = snapshots.garbage.notified() => {}
-            () = time => {}
+            () = wait_until(&*shared.clock, again_at) => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The task that lets go of what builds need no longer.
 
 use super::{TemplateError, Templates};
+use crate::clock::wait_until;
 use crate::engine::{Engine, Shared};
 use crate::error::chain;
 use crate::records::TemplateChange;
@@ -28,16 +29,9 @@ async fn work(shared: &Arc<Shared>) {
                 Some(now.after(RETRY_AFTER))
             }
         };
-        let clock = shared.clock.clone();
-        let time = async {
-            match again_at {
-                Some(time) => clock.wait_until(time).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = shared.templates.garbage.notified() => {}
-            () = time => {}
+            () = wait_until(&*shared.clock, again_at) => {}
         }
     }
 }
