@@ -257,23 +257,8 @@ impl Database {
     /// # Errors
     /// [`RecordsError::Damaged`] names the first one that cannot be understood.
     pub fn load(&self) -> Result<Vec<Record>, RecordsError> {
-        let failed = |source| explain(&self.path, "read", source);
-        let mut statement =
-            self.connection.prepare("SELECT id, body FROM sandboxes").map_err(failed)?;
-        let rows = statement
-            .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
-            .map_err(failed)?;
-        let mut records = Vec::new();
-        for row in rows {
-            let (id, body) = row.map_err(failed)?;
-            let record: Record = serde_json::from_str(&body)
-                .map_err(|error| self.damaged(&format!("{id} cannot be read: {error}")))?;
-            if record.id.to_string() != id {
-                return Err(self.damaged(&format!("{id} says that it is {}", record.id)));
-            }
-            records.push(record);
-        }
-        Ok(records)
+        let query = "SELECT id, body FROM sandboxes";
+        self.bodies_by_key("read", query, |record: &Record| record.id.to_string())
     }
 
     /// Writes a change and its event, both or none. Without room for them, the older half
@@ -381,30 +366,22 @@ impl Database {
     /// # Errors
     /// Nothing was written then.
     pub fn save_approvals(&mut self, changes: &[approvals::Change]) -> Result<(), RecordsError> {
-        let path = self.path.clone();
-        let failed = |source| explain(&path, "write", source);
-        self.limit_for_more().map_err(failed)?;
-        let transaction = self.connection.transaction().map_err(failed)?;
-        for change in changes {
-            match change {
-                approvals::Change::Keep(number, approval) => {
-                    let body = serde_json::to_string(approval);
-                    let body = body.expect("an approval has string keys only");
-                    let number = i64::try_from(*number).unwrap_or(i64::MAX);
-                    execute(
-                        &transaction,
-                        "INSERT INTO approvals (id, number, body) VALUES (?1, ?2, ?3)
+        self.write_all(changes, |transaction, change| match change {
+            approvals::Change::Keep(number, approval) => {
+                let body = serde_json::to_string(approval);
+                let body = body.expect("an approval has string keys only");
+                let number = i64::try_from(*number).unwrap_or(i64::MAX);
+                execute(
+                    transaction,
+                    "INSERT INTO approvals (id, number, body) VALUES (?1, ?2, ?3)
                          ON CONFLICT (id) DO UPDATE SET body = excluded.body",
-                        (approval.id.to_string(), number, body),
-                    )
-                }
-                approvals::Change::Forget(id) => {
-                    execute(&transaction, "DELETE FROM approvals WHERE id = ?1", [id.to_string()])
-                }
+                    (approval.id.to_string(), number, body),
+                )
             }
-            .map_err(failed)?;
-        }
-        transaction.commit().map_err(failed)
+            approvals::Change::Forget(id) => {
+                execute(transaction, "DELETE FROM approvals WHERE id = ?1", [id.to_string()])
+            }
+        })
     }
 
     /// Brings everything that is written to the disk.

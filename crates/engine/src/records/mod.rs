@@ -14,6 +14,7 @@
 //! than misreading it. New fields have a serde default; `tests/it/records.rs` reads
 //! files of every version that there was.
 
+mod bodies;
 mod budgets;
 mod database;
 mod pools;

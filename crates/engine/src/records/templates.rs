@@ -112,52 +112,44 @@ impl Database {
     /// # Errors
     /// Nothing was written then.
     pub fn save_templates(&mut self, changes: &[TemplateChange]) -> Result<(), RecordsError> {
-        let path = self.path.clone();
-        let failed = |source| explain(&path, "write", source);
-        self.limit_for_more().map_err(failed)?;
-        let transaction = self.connection.transaction().map_err(failed)?;
-        for change in changes {
-            match change {
-                TemplateChange::Name(name, last) => execute(
-                    &transaction,
-                    "INSERT INTO templates (name, last) VALUES (?1, ?2)
+        self.write_all(changes, |transaction, change| match change {
+            TemplateChange::Name(name, last) => execute(
+                transaction,
+                "INSERT INTO templates (name, last) VALUES (?1, ?2)
                      ON CONFLICT (name) DO UPDATE SET last = excluded.last",
-                    (name.as_str(), last),
-                ),
-                TemplateChange::ForgetName(name) => {
-                    execute(&transaction, "DELETE FROM templates WHERE name = ?1", [name.as_str()])
-                }
-                TemplateChange::Version(version) => execute(
-                    &transaction,
-                    "INSERT INTO template_versions (name, number, body) VALUES (?1, ?2, ?3)",
-                    (version.name.as_str(), version.number, json(version)),
-                ),
-                TemplateChange::ForgetVersion(name, number) => execute(
-                    &transaction,
-                    "DELETE FROM template_versions WHERE name = ?1 AND number = ?2",
-                    (name.as_str(), number),
-                ),
-                TemplateChange::Build(build) => execute(
-                    &transaction,
-                    "INSERT INTO builds (id, body) VALUES (?1, ?2)
-                     ON CONFLICT (id) DO UPDATE SET body = excluded.body",
-                    (build.shown.id.to_string(), json(build)),
-                ),
-                TemplateChange::ForgetBuild(id) => {
-                    execute(&transaction, "DELETE FROM builds WHERE id = ?1", [id.to_string()])
-                }
-                TemplateChange::Step(step) => execute(
-                    &transaction,
-                    "INSERT INTO build_steps (key, body) VALUES (?1, ?2)
-                     ON CONFLICT (key) DO UPDATE SET body = excluded.body",
-                    (step.key.as_str(), json(step)),
-                ),
-                TemplateChange::ForgetStep(key) => {
-                    execute(&transaction, "DELETE FROM build_steps WHERE key = ?1", [key.as_str()])
-                }
+                (name.as_str(), last),
+            ),
+            TemplateChange::ForgetName(name) => {
+                execute(transaction, "DELETE FROM templates WHERE name = ?1", [name.as_str()])
             }
-            .map_err(failed)?;
-        }
-        transaction.commit().map_err(failed)
+            TemplateChange::Version(version) => execute(
+                transaction,
+                "INSERT INTO template_versions (name, number, body) VALUES (?1, ?2, ?3)",
+                (version.name.as_str(), version.number, json(version)),
+            ),
+            TemplateChange::ForgetVersion(name, number) => execute(
+                transaction,
+                "DELETE FROM template_versions WHERE name = ?1 AND number = ?2",
+                (name.as_str(), number),
+            ),
+            TemplateChange::Build(build) => execute(
+                transaction,
+                "INSERT INTO builds (id, body) VALUES (?1, ?2)
+                     ON CONFLICT (id) DO UPDATE SET body = excluded.body",
+                (build.shown.id.to_string(), json(build)),
+            ),
+            TemplateChange::ForgetBuild(id) => {
+                execute(transaction, "DELETE FROM builds WHERE id = ?1", [id.to_string()])
+            }
+            TemplateChange::Step(step) => execute(
+                transaction,
+                "INSERT INTO build_steps (key, body) VALUES (?1, ?2)
+                     ON CONFLICT (key) DO UPDATE SET body = excluded.body",
+                (step.key.as_str(), json(step)),
+            ),
+            TemplateChange::ForgetStep(key) => {
+                execute(transaction, "DELETE FROM build_steps WHERE key = ?1", [key.as_str()])
+            }
+        })
     }
 }

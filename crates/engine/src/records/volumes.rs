@@ -1,7 +1,7 @@
 //! Volumes in the records.
 
 use super::RecordsError;
-use super::database::{Database, execute, explain};
+use super::database::{Database, execute};
 use crate::volumes::KeptVolume;
 use atoll_api::id::VolumeId;
 
@@ -29,23 +29,8 @@ impl Database {
     /// # Errors
     /// [`RecordsError::Damaged`] names the first one that cannot be understood.
     pub fn volumes(&self) -> Result<Vec<KeptVolume>, RecordsError> {
-        let failed = |source| explain(&self.path, "read volumes of", source);
         let query = "SELECT id, body FROM volumes";
-        let mut statement = self.connection.prepare(query).map_err(failed)?;
-        let rows = statement
-            .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
-            .map_err(failed)?;
-        let mut volumes = Vec::new();
-        for row in rows {
-            let (id, body) = row.map_err(failed)?;
-            let kept: KeptVolume = serde_json::from_str(&body)
-                .map_err(|error| self.damaged(&format!("{id} cannot be read: {error}")))?;
-            if kept.id.to_string() != id {
-                return Err(self.damaged(&format!("{id} says that it is {}", kept.id)));
-            }
-            volumes.push(kept);
-        }
-        Ok(volumes)
+        self.bodies_by_key("read volumes of", query, |kept: &KeptVolume| kept.id.to_string())
     }
 
     /// Writes what has changed of volumes, all of it or nothing.
@@ -53,28 +38,20 @@ impl Database {
     /// # Errors
     /// Nothing was written then.
     pub fn save_volumes(&mut self, changes: &[VolumeChange]) -> Result<(), RecordsError> {
-        let path = self.path.clone();
-        let failed = |source| explain(&path, "write", source);
-        self.limit_for_more().map_err(failed)?;
-        let transaction = self.connection.transaction().map_err(failed)?;
-        for change in changes {
-            match change {
-                VolumeChange::Keep(kept) => {
-                    let body = serde_json::to_string(kept);
-                    let body = body.expect("a volume has string keys only");
-                    execute(
-                        &transaction,
-                        "INSERT INTO volumes (id, name, body) VALUES (?1, ?2, ?3)
+        self.write_all(changes, |transaction, change| match change {
+            VolumeChange::Keep(kept) => {
+                let body = serde_json::to_string(kept);
+                let body = body.expect("a volume has string keys only");
+                execute(
+                    transaction,
+                    "INSERT INTO volumes (id, name, body) VALUES (?1, ?2, ?3)
                          ON CONFLICT (id) DO UPDATE SET name = excluded.name, body = excluded.body",
-                        (kept.id.to_string(), kept.name.as_str(), body),
-                    )
-                }
-                VolumeChange::Forget(id) => {
-                    execute(&transaction, "DELETE FROM volumes WHERE id = ?1", [id.to_string()])
-                }
+                    (kept.id.to_string(), kept.name.as_str(), body),
+                )
             }
-            .map_err(failed)?;
-        }
-        transaction.commit().map_err(failed)
+            VolumeChange::Forget(id) => {
+                execute(transaction, "DELETE FROM volumes WHERE id = ?1", [id.to_string()])
+            }
+        })
     }
 }
