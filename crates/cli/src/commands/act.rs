@@ -3,7 +3,7 @@
 use crate::error::CliError;
 use crate::remote::{Format, Remote, lines, say};
 use crate::status::Status;
-use atoll_client::Action;
+use atoll_client::{Action, Client};
 
 /// What is done to each of the sandboxes.
 #[derive(Debug, Clone, Copy)]
@@ -36,32 +36,16 @@ pub(crate) fn delete(asked: DeleteArgs) -> Result<Status, CliError> {
     run(asked.args, verb)
 }
 
-/// Does it to one after the other; what fails does not keep the others from it.
+/// Does it to one after the other.
 pub(crate) fn run(args: Args, verb: Verb) -> Result<Status, CliError> {
-    let client = args.remote.client()?;
-    let mut failed: Option<CliError> = None;
-    for sandbox in &args.sandboxes {
-        let done = args.remote.wait(async {
-            match verb {
-                Verb::Act(action) => client.act(sandbox, action).await,
-                Verb::Delete => client.delete_sandbox(sandbox).await,
-                Verb::DeleteButArchive => client.delete_but_archive(sandbox).await,
-            }
-        })?;
-        match done {
-            Ok(done) => {
-                let text = match args.remote.format() {
-                    Format::Json => lines(&[done]),
-                    Format::Text => String::new(),
-                };
-                say(&text)?;
-            }
-            Err(error) => {
-                if let Some(earlier) = failed.replace(args.remote.failed(error)) {
-                    earlier.report();
-                }
-            }
-        }
-    }
-    failed.map_or(Ok(Status::SUCCESS), Err)
+    let act = async |client: &Client, sandbox: &String| match verb {
+        Verb::Act(action) => client.act(sandbox, action).await,
+        Verb::Delete => client.delete_sandbox(sandbox).await,
+        Verb::DeleteButArchive => client.delete_but_archive(sandbox).await,
+    };
+    let tell = |done| match args.remote.format() {
+        Format::Json => say(&lines(&[done])).map(drop),
+        Format::Text => Ok(()),
+    };
+    args.remote.each(&args.sandboxes, act, tell)
 }

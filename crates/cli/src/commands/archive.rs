@@ -109,7 +109,9 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
                 RestoredArchive::Sandbox(sandbox) => format!("{}\n", sandbox.id),
             })
         }
-        Command::Delete(args) => delete(&args),
+        Command::Delete(Delete { archives, remote }) => {
+            remote.each(&archives, async |client, one| client.delete_archive(*one).await, Ok)
+        }
     }
 }
 
@@ -182,19 +184,4 @@ fn row(one: &Archive) -> [String; 7] {
         one.layers.to_string(),
         size(one.bytes),
     ]
-}
-
-/// Deletes one after the other; what fails does not keep the others from it.
-fn delete(args: &Delete) -> Result<Status, CliError> {
-    let client = args.remote.client()?;
-    let mut failed: Option<CliError> = None;
-    for archive in &args.archives {
-        let done = args.remote.wait(client.delete_archive(*archive))?;
-        if let Err(error) = done
-            && let Some(earlier) = failed.replace(args.remote.failed(error))
-        {
-            earlier.report();
-        }
-    }
-    failed.map_or(Ok(Status::SUCCESS), Err)
 }

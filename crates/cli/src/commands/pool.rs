@@ -126,7 +126,9 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
             let pool = remote.ask(async |client| client.set_pool(&name, &set).await)?;
             remote::answer(&remote, &pool, |_| String::new())
         }
-        Command::Delete(args) => delete(&args),
+        Command::Delete(Delete { names, remote }) => {
+            remote.each(&names, async |client, one| client.delete_pool(one).await, Ok)
+        }
     }
 }
 
@@ -148,19 +150,4 @@ fn row(pool: &Pool) -> [String; 6] {
     let error = pool.error.clone().unwrap_or_else(|| "-".to_owned());
     let (given, missed) = (pool.given.to_string(), pool.missed.to_string());
     [pool.name.to_string(), pool.of.clone(), ready, given, missed, error]
-}
-
-/// Deletes one after the other; what fails does not keep the others from it.
-fn delete(args: &Delete) -> Result<Status, CliError> {
-    let client = args.remote.client()?;
-    let mut failed: Option<CliError> = None;
-    for name in &args.names {
-        let done = args.remote.wait(client.delete_pool(name))?;
-        if let Err(error) = done
-            && let Some(earlier) = failed.replace(args.remote.failed(error))
-        {
-            earlier.report();
-        }
-    }
-    failed.map_or(Ok(Status::SUCCESS), Err)
 }

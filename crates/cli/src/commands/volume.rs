@@ -191,7 +191,9 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
             let found = remote.ask(async |client| client.get_volume(&volume).await)?;
             remote::answer(&remote, &found, remote::pretty)
         }
-        Command::Delete(args) => delete(&args),
+        Command::Delete(Delete { volumes, remote }) => {
+            remote.each(&volumes, async |client, one| client.delete_volume(one).await, Ok)
+        }
     }
 }
 
@@ -279,21 +281,6 @@ fn user(one: &VolumeUse) -> String {
     let called = name.map_or_else(|| one.sandbox_id.to_string(), ToString::to_string);
     let text = format!("{called}:{}:{}", one.path, one.access);
     if one.is_held { text } else { format!("[{text}]") }
-}
-
-/// Deletes one after the other; what fails does not keep the others from it.
-fn delete(args: &Delete) -> Result<Status, CliError> {
-    let client = args.remote.client()?;
-    let mut failed: Option<CliError> = None;
-    for volume in &args.volumes {
-        let done = args.remote.wait(client.delete_volume(volume))?;
-        if let Err(error) = done
-            && let Some(earlier) = failed.replace(args.remote.failed(error))
-        {
-            earlier.report();
-        }
-    }
-    failed.map_or(Ok(Status::SUCCESS), Err)
 }
 
 /// `NAME:/path`, with `:ro` or `:shared` behind it.

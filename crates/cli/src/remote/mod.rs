@@ -97,6 +97,28 @@ impl Remote {
         Ok(done)
     }
 
+    /// Does something to one after the other; what fails does not keep the others from it, and is told.
+    pub(crate) fn each<I, T>(
+        &self,
+        all: &[I],
+        act: impl AsyncFn(&Client, &I) -> Result<T, ClientError>,
+        done: impl Fn(T) -> Result<(), CliError>,
+    ) -> Result<Status, CliError> {
+        let client = self.client()?;
+        let mut failed: Option<CliError> = None;
+        for one in all {
+            match self.wait(act(&client, one))? {
+                Ok(outcome) => done(outcome)?,
+                Err(error) => {
+                    if let Some(earlier) = failed.replace(self.failed(error)) {
+                        earlier.report();
+                    }
+                }
+            }
+        }
+        failed.map_or(Ok(Status::SUCCESS), Err)
+    }
+
     pub(crate) fn failed(&self, error: ClientError) -> CliError {
         if self.json { failure::failed_as_json(error) } else { failed(error) }
     }

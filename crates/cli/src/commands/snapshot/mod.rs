@@ -115,7 +115,9 @@ pub(crate) fn run(args: Args) -> Result<Status, CliError> {
             remote::answer(&remote, &found, remote::pretty)
         }
         Command::Diff(args) => diff::run(&args),
-        Command::Delete(args) => delete(&args),
+        Command::Delete(Delete { snapshots, remote }) => {
+            remote.each(&snapshots, async |client, one| client.delete_snapshot(*one).await, Ok)
+        }
         Command::Tree(args) => tree::run(&args),
     }
 }
@@ -227,21 +229,6 @@ fn sandbox(one: &Snapshot) -> String {
 fn labels(labels: &BTreeMap<String, String>) -> String {
     let words: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     words.join(" ")
-}
-
-/// Deletes one after the other; what fails does not keep the others from it.
-fn delete(args: &Delete) -> Result<Status, CliError> {
-    let client = args.remote.client()?;
-    let mut failed: Option<CliError> = None;
-    for snapshot in &args.snapshots {
-        let done = args.remote.wait(client.delete_snapshot(*snapshot))?;
-        if let Err(error) = done
-            && let Some(earlier) = failed.replace(args.remote.failed(error))
-        {
-            earlier.report();
-        }
-    }
-    failed.map_or(Ok(Status::SUCCESS), Err)
 }
 
 #[cfg(test)]
