@@ -91,7 +91,7 @@ pub(crate) enum Command {
         until: oneshot::Receiver<()>,
         reply: Reply<()>,
     },
-    /// A budget of it may be used up.
+    /// A budget of it may be used up, or a volume full.
     Overdrawn,
     /// Secrets are others than they were.
     SecretsChanged,

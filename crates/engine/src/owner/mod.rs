@@ -316,7 +316,7 @@ impl Owner {
             lease_from: self.record.lease_from,
             works_until: self.activity.works_until(),
             is_overdrawn: self.shared.meter.spent(self.record.id).is_some(),
-            has_full_volume: self.shared.volumes.full(self.record.id).is_some(),
+            has_full_volume: self.shared.volumes.full(&self.record).is_some(),
         };
         // A server that has no place for archives any more leaves it where it is.
         let archive_after_ms =

@@ -343,8 +343,7 @@ impl Owner {
 
     /// Why it is stopped though nobody asked, in words.
     fn why(&self, reason: &str) -> String {
-        if let Some(full) =
-            self.shared.volumes.full(self.record.id).filter(|_| reason == VOLUME_FULL)
+        if let Some(full) = self.shared.volumes.full(&self.record).filter(|_| reason == VOLUME_FULL)
         {
             return full.to_string();
         }

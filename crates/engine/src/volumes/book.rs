@@ -19,7 +19,7 @@ use atoll_api::volume::{
     ListVolumes, Volume, VolumeAccess, VolumeLimit, VolumeLimitBy, VolumeName, VolumePage,
     VolumeRef, VolumeUse,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -46,6 +46,13 @@ struct Use {
     path: String,
     access: VolumeAccess,
     is_held: bool,
+}
+
+impl Use {
+    /// It may run, and write.
+    fn writes_now(&self) -> bool {
+        self.is_held && self.access.writes()
+    }
 }
 
 impl Book {
@@ -93,7 +100,7 @@ impl Book {
     pub fn be_quiet(&mut self, id: VolumeId) -> Option<Vec<SandboxId>> {
         let entry = self.volumes.get_mut(&id).filter(|entry| !entry.is_hidden)?;
         entry.readers += 1;
-        let writers = entry.uses.iter().filter(|(_, it)| it.is_held && it.access.writes());
+        let writers = entry.uses.iter().filter(|(_, it)| it.writes_now());
         Some(writers.map(|(sandbox, _)| *sandbox).collect())
     }
 
@@ -252,8 +259,7 @@ impl Book {
 
     /// Those that have to be measured: sandboxes may write to them, and nobody else sees to their limit.
     pub fn to_measure(&self) -> Vec<VolumeId> {
-        let is_written =
-            |entry: &Entry| entry.uses.values().any(|it| it.is_held && it.access.writes());
+        let is_written = |entry: &Entry| entry.uses.values().any(Use::writes_now);
         let entries = self.volumes.iter().filter(|(_, entry)| entry.is_measured());
         entries.filter(|(_, entry)| is_written(entry)).map(|(id, _)| *id).collect()
     }
@@ -265,12 +271,20 @@ impl Book {
         }
     }
 
-    /// The first volume to which a sandbox may write and on which there is no room left.
-    pub fn full(&self, sandbox: SandboxId) -> Option<Full> {
-        self.volumes.values().find_map(|entry| {
-            entry.uses.get(&sandbox).filter(|it| it.is_held && it.access.writes())?;
+    /// The first of a sandbox's volumes to which it may write and on which there is no room left.
+    pub fn full(&self, sandbox: SandboxId, mounts: &[Mount]) -> Option<Full> {
+        mounts.iter().find_map(|mount| {
+            let entry = self.volumes.get(&mount.volume)?;
+            entry.uses.get(&sandbox).filter(|it| it.writes_now())?;
             entry.full()
         })
+    }
+
+    /// The sandboxes that may write to a volume on which there is no room left.
+    pub fn writers_of_full(&self) -> BTreeSet<SandboxId> {
+        let full = self.volumes.values().filter(|entry| entry.full().is_some());
+        let writers = full.flat_map(|entry| entry.uses.iter().filter(|(_, it)| it.writes_now()));
+        writers.map(|(sandbox, _)| *sandbox).collect()
     }
 
     /// The volumes to which a sandbox writes beside others that may run, with these.

@@ -5,13 +5,13 @@
 //! and none begins to before there is room.
 
 use super::{Volumes, not_found};
-use crate::backend::{Backend, BackendError};
+use crate::backend::Backend;
 use crate::engine::Shared;
 use crate::error::VolumeError;
 use crate::owner::Command;
-use crate::records::VolumeChange;
-use atoll_api::id::{SandboxId, VolumeId};
-use atoll_api::volume::{Volume, VolumeLimit, VolumeLimitBy, VolumeName, VolumeRef};
+use crate::records::{Record, VolumeChange};
+use atoll_api::id::VolumeId;
+use atoll_api::volume::{Volume, VolumeLimit, VolumeName, VolumeRef};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,8 +75,8 @@ impl Volumes {
     }
 
     /// The volume to which a sandbox writes and on which there is no room left.
-    pub(crate) fn full(&self, sandbox: SandboxId) -> Option<Full> {
-        self.book().full(sandbox)
+    pub(crate) fn full(&self, record: &Record) -> Option<Full> {
+        self.book().full(record.id, &record.volumes)
     }
 }
 
@@ -86,30 +86,21 @@ pub(super) async fn limit(
     (id, name): (VolumeId, &VolumeName),
     bytes: Option<u64>,
 ) -> Result<Option<(VolumeLimit, u64)>, VolumeError> {
-    let failed = |source| VolumeError::Limit { name: name.clone(), source };
-    let host = backend.clone();
-    let measured: Result<_, BackendError> = task::spawn_blocking(move || {
-        let Some(bytes) = bytes else { return host.limit_volume(id, None).map(|_| None) };
-        let used = host.measure_volume(id)?;
+    let (host, name) = (backend.clone(), name.clone());
+    let limited = task::spawn_blocking(move || {
+        let failed = |source| VolumeError::Limit { name: name.clone(), source };
+        let Some(bytes) = bytes else {
+            return host.limit_volume(id, None).map(|_| None).map_err(failed);
+        };
+        let used = host.measure_volume(id).map_err(failed)?;
         if used > bytes {
-            return Ok(Some((
-                VolumeLimit { bytes, enforced_by: VolumeLimitBy::Measurement },
-                used,
-            )));
+            let (used_bytes, limit_bytes) = (used, bytes);
+            return Err(VolumeError::Full(Full { name, used_bytes, limit_bytes }));
         }
-        let enforced_by = host.limit_volume(id, Some(bytes))?;
+        let enforced_by = host.limit_volume(id, Some(bytes)).map_err(failed)?;
         Ok(Some((VolumeLimit { bytes, enforced_by }, used)))
-    })
-    .await
-    .expect("a backend does not panic");
-    match measured.map_err(failed)? {
-        Some((limit, used)) if used > limit.bytes => Err(VolumeError::Full(Full {
-            name: name.clone(),
-            used_bytes: used,
-            limit_bytes: limit.bytes,
-        })),
-        limited => Ok(limited),
-    }
+    });
+    limited.await.expect("a backend does not panic")
 }
 
 /// Measures volumes to which sandboxes write, again and again, and tells the owners of those that
@@ -133,8 +124,9 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             }
         }
         took = begun.elapsed();
-        for handle in shared.directory().handles() {
-            if shared.volumes.full(handle.id).is_some() {
+        let writers = shared.volumes.book().writers_of_full();
+        for id in writers {
+            if let Some(handle) = shared.directory().get(id) {
                 // One that has no room for it is busy, and sees it when it decides next.
                 handle.mailbox.try_send(Command::Overdrawn).ok();
             }
