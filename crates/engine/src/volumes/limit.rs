@@ -49,7 +49,6 @@ impl Volumes {
         bytes: Option<u64>,
         shared: &Shared,
     ) -> Result<Volume, VolumeError> {
-        // Two that change one would be told of each other's.
         let _alone = self.changing.lock().await;
         let found = self.book().find(volume).cloned();
         let mut kept = found.ok_or_else(|| not_found(volume))?;

@@ -43,7 +43,7 @@ pub(crate) struct Volumes {
     book: Mutex<Book>,
     /// Held by who copies one: two that have sandboxes stand still could wait for each other.
     copying: tokio::sync::Mutex<()>,
-    /// Held by who changes the limit of one.
+    /// Held by who changes the limit of one, or deletes one: it would be written down again.
     changing: tokio::sync::Mutex<()>,
 }
 
@@ -149,6 +149,7 @@ impl Volumes {
         backend: Arc<dyn Backend>,
         records: &Records,
     ) -> Result<KeptVolume, VolumeError> {
+        let _alone = self.changing.lock().await;
         let kept = self.book().take_out(volume)?;
         let written = records.save_volumes(vec![VolumeChange::Forget(kept.id)]).await;
         if let Err(error) = written {

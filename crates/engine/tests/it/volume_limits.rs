@@ -197,6 +197,32 @@ fn whatever_fails_leaves_the_limit_as_it_was() {
 }
 
 #[test]
+fn a_volume_that_is_deleted_while_it_is_limited_does_not_come_back() {
+    let world = World::new();
+    live(async {
+        let engine = world.start().await;
+        make(&engine, wanted("data")).await.unwrap();
+        let gate = world.host.hold(Call::MeasureVolume, Moment::Before);
+        let (set, deleted, ()) =
+            tokio::join!(set(&engine, "data", Some(MIB)), delete(&engine, "data"), async {
+                gate.reached(1).await;
+                // Whoever deletes it does so now, or waits.
+                for _ in 0..1000 {
+                    tokio::task::yield_now().await;
+                }
+                gate.open();
+            });
+        deleted.unwrap();
+        drop(set);
+        engine.shutdown().await;
+        let engine = world.start().await;
+        let found = engine.list_volumes(&ListVolumes::default()).unwrap().volumes;
+        assert!(found.is_empty(), "{found:?}");
+        engine.shutdown().await;
+    });
+}
+
+#[test]
 fn a_folder_that_is_granted_is_a_volume_and_stays_when_that_goes() {
     let mut world = World::new();
     world.config.host_folders = vec!["/srv/data".into()];
