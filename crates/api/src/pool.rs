@@ -128,14 +128,6 @@ impl CreatePool {
         }
         Ok(())
     }
-
-    /// What its members are made of, in words.
-    pub fn of(&self) -> String {
-        let of = &self.sandbox;
-        let template = of.template.as_ref().map(ToString::to_string);
-        let snapshot = || of.snapshot.map(|id| id.to_string());
-        template.or_else(snapshot).unwrap_or_else(|| of.image.clone())
-    }
 }
 
 impl SetPool {
@@ -164,8 +156,11 @@ mod tests {
     fn a_pool_has_a_size_and_nothing_that_is_a_requests_own() {
         let fine = parse(r#"{"name": "p", "size": 2, "sandbox": {"template": "web"}}"#);
         fine.validate().unwrap();
-        assert_eq!((fine.of().as_str(), fine.when_exhausted), ("web", WhenExhausted::Refuse));
-        assert_eq!(parse(r#"{"name": "p", "size": 2}"#).of(), "host");
+        assert_eq!(
+            (fine.sandbox.made_of().as_str(), fine.when_exhausted),
+            ("web", WhenExhausted::Refuse)
+        );
+        assert_eq!(parse(r#"{"name": "p", "size": 2}"#).sandbox.made_of(), "host");
         for (text, field) in [
             (r#"{"name": "p", "size": 0}"#, "size"),
             (r#"{"name": "p", "size": 1001}"#, "size"),

@@ -329,6 +329,40 @@ impl CreateSandbox {
 }
 
 impl CreateSandbox {
+    /// What it is made of, in words: a template, the id of a snapshot, or an image.
+    pub fn made_of(&self) -> String {
+        let template = self.template.as_ref().map(ToString::to_string);
+        let snapshot = || self.snapshot.map(|id| id.to_string());
+        template.or_else(snapshot).unwrap_or_else(|| self.image.clone())
+    }
+
+    /// The same with all that it does not say as another request says it: variables, labels, limits,
+    /// times and amounts one by one, services and the network each as a whole, and commands to ask about
+    /// beside its own, since nobody takes these away. What it is made of, and its name, workspace and
+    /// volumes, are its own.
+    #[must_use]
+    pub fn over(&self, other: &Self) -> Self {
+        let mut env = other.env.clone();
+        env.0.extend(self.env.0.clone());
+        let mut labels = other.labels.clone();
+        labels.extend(self.labels.clone());
+        let mut exec_ask = self.exec_ask.clone();
+        let asks = other.exec_ask.iter().filter(|pattern| !self.exec_ask.contains(pattern));
+        exec_ask.extend(asks.cloned());
+        let services = if self.services.is_empty() { &other.services } else { &self.services };
+        Self {
+            env,
+            labels,
+            limits: self.limits.or(other.limits),
+            lifecycle: self.lifecycle.or(other.lifecycle),
+            budget: self.budget.or(other.budget),
+            services: services.clone(),
+            exec_ask,
+            network: self.network.clone().or_else(|| other.network.clone()),
+            ..self.clone()
+        }
+    }
+
     fn validate_services(&self) -> Result<(), InvalidRequest> {
         not_more("services", self.services.len(), SERVICES_COUNT_MAX)?;
         let mut names = BTreeSet::new();
@@ -342,6 +376,33 @@ impl CreateSandbox {
             }
         }
         Ok(())
+    }
+}
+
+impl Limits {
+    /// What this says, and what the other says where this says nothing.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            memory_bytes: self.memory_bytes.or(other.memory_bytes),
+            cpus_milli: self.cpus_milli.or(other.cpus_milli),
+            pids: self.pids.or(other.pids),
+            disk_bytes: self.disk_bytes.or(other.disk_bytes),
+        }
+    }
+}
+
+impl Lifecycle {
+    /// What this says, and what the other says where this says nothing.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            lease_ms: self.lease_ms.or(other.lease_ms),
+            idle_stop_ms: self.idle_stop_ms.or(other.idle_stop_ms),
+            archive_after_ms: self.archive_after_ms.or(other.archive_after_ms),
+            delete_after_ms: self.delete_after_ms.or(other.delete_after_ms),
+            max_lifetime_ms: self.max_lifetime_ms.or(other.max_lifetime_ms),
+        }
     }
 }
 

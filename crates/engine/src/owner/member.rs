@@ -1,18 +1,15 @@
 //! A member of a pool: a creation that stops halfway, and is carried on by who is given it.
 
-use super::mailbox::{Claim, Command, Creation, CreationFailure};
-use super::{Handle, Owner};
-use crate::backend::{BackendError, KILL_WITHIN, Progress};
+use super::mailbox::{Claim, Command, CreationFailure};
+use super::{Handle, Owner, RETRY_AFTER};
+use crate::backend::{BackendError, Progress};
 use crate::error::chain;
 use crate::pools::Member;
 use crate::told;
 use crate::workspace::Workspace;
 use atoll_api::name::SandboxName;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
-
-/// How long to wait before what is left of a member is removed again.
-const RETRY_AFTER: Duration = Duration::from_secs(30);
+use std::time::Instant;
 
 impl Owner {
     /// Makes a member and waits until it is given to somebody; says whether it was. If not, nothing is
@@ -38,7 +35,7 @@ impl Owner {
         drop(unwanted);
         let claim = self.await_claim().await;
         let Some(claim) = claim else {
-            self.shared.pools.lost(pool, &self.record);
+            self.shared.pools.lost(pool, self.record.id);
             self.dismiss().await;
             return false;
         };
@@ -87,16 +84,8 @@ impl Owner {
         self.once = once;
         self.publish();
         self.progress = Some(progress.clone());
-        let carried = self.carry_on(&progress, env, workspace).await;
-        self.progress = None;
-        let outcome_now = match carried {
-            Ok(()) => Creation::Done,
-            Err(failure) => {
-                self.unmake(&failure).await;
-                Creation::Failed(failure)
-            }
-        };
-        outcome.send_replace(outcome_now);
+        let made = self.carry_on(&progress, env, workspace).await;
+        self.conclude(made, &outcome).await;
     }
 
     async fn carry_on(
@@ -139,18 +128,11 @@ impl Owner {
             }
         }
         self.lives_no_more();
-        if let Some(stuck) = self.stuck.take() {
-            let (backend, id) = (self.shared.backend.clone(), self.record.id);
-            drop(tokio::task::spawn_blocking(move || backend.kill(id, KILL_WITHIN)));
-            drop(stuck.await);
+        if let Some(stuck) = self.unstick() {
+            stuck.await;
         }
         let mut closing = self.shared.closing();
-        loop {
-            let removed = self.call(|backend, id| {
-                backend.kill(id, KILL_WITHIN)?;
-                backend.remove(id)
-            });
-            let Err(error) = removed.await else { break };
+        while let Err(error) = self.take_off_host().await {
             told::host_failed(self.record.id, "remove a member of a pool", &error);
             let clock = self.shared.clock.clone();
             let again = clock.wait_until(clock.now().after(RETRY_AFTER));

@@ -4,7 +4,7 @@
 //! is left of it, so that a host that cannot get rid of sandboxes takes no more.
 
 use super::{Command, Owner};
-use crate::backend::KILL_WITHIN;
+use crate::backend::{BackendError, KILL_WITHIN};
 use crate::error::{OperationError, chain};
 use crate::records::{Fate, RecordsError};
 use crate::state::{Step, Verb};
@@ -86,14 +86,10 @@ impl Owner {
     pub(super) async fn remove(mut self) {
         // Its sockets would be served, and its network kept, for as long as the gateway lives.
         self.close_network();
-        if let Some(stuck) = self.stuck.take() {
-            // Killing what is half-made may be what it waits for.
-            let (backend, id) = (self.shared.backend.clone(), self.record.id);
-            drop(spawn_blocking(move || backend.kill(id, KILL_WITHIN)));
-            let back = async { drop(stuck.await) };
-            if !self.refuse_until(back).await {
-                return;
-            }
+        if let Some(back) = self.unstick()
+            && !self.refuse_until(back).await
+        {
+            return;
         }
         loop {
             match self.removal {
@@ -112,13 +108,26 @@ impl Owner {
         }
     }
 
-    /// Removes it, if the host lets it.
-    pub(super) async fn remove_once(&mut self) {
+    /// Does what a call to make it may wait for that has not come back; the end of that call, if there is one.
+    pub(super) fn unstick(&mut self) -> Option<impl Future<Output = ()> + use<>> {
+        let stuck = self.stuck.take()?;
+        let (backend, id) = (self.shared.backend.clone(), self.record.id);
+        drop(spawn_blocking(move || backend.kill(id, KILL_WITHIN)));
+        Some(async { drop(stuck.await) })
+    }
+
+    /// Leaves nothing of it on the host.
+    pub(super) async fn take_off_host(&mut self) -> Result<(), BackendError> {
         let removed = self.call(|backend, id| {
             backend.kill(id, KILL_WITHIN)?;
             backend.remove(id)
         });
-        if let Err(error) = removed.await {
+        removed.await
+    }
+
+    /// Removes it, if the host lets it.
+    pub(super) async fn remove_once(&mut self) {
+        if let Err(error) = self.take_off_host().await {
             self.removal = self.removal.failed();
             told::host_failed(self.record.id, "remove", &error);
             let what = EventKind::NotRemoved { cause: error.to_string() };

@@ -54,6 +54,15 @@ impl Owner {
     ) {
         self.progress = Some(progress.clone());
         let made = self.make(&progress, workspace).await;
+        self.conclude(made, creation).await;
+    }
+
+    /// The end of a creation: tells who waits, and removes before what was made of one that failed.
+    pub(super) async fn conclude(
+        &mut self,
+        made: Result<(), CreationFailure>,
+        creation: &watch::Sender<Creation>,
+    ) {
         self.progress = None;
         let outcome = match made {
             Ok(()) => Creation::Done,
@@ -162,7 +171,7 @@ impl Owner {
         Err(CreationFailure::TimedOut(Late { what, limit: "create_timeout_ms", time }))
     }
 
-    pub(super) async fn unmake(&mut self, failure: &CreationFailure) {
+    async fn unmake(&mut self, failure: &CreationFailure) {
         let reason = match failure {
             CreationFailure::Backend(error) => format!("it could not be made: {error}"),
             CreationFailure::Workspace(error) => {

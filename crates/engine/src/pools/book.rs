@@ -242,7 +242,7 @@ impl<M> Entry<M> {
             size: kept.size,
             refill_ms: kept.refill_ms,
             when_exhausted: kept.when_exhausted,
-            of: kept.of.clone(),
+            of: kept.sandbox.made_of(),
             ready: self.ready(),
             making: self.making,
             given: self.given,

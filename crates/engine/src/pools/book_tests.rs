@@ -22,7 +22,6 @@ fn kept(size: u32, refill_ms: u64) -> KeptPool {
         size,
         refill_ms,
         when_exhausted: WhenExhausted::Refuse,
-        of: "host".to_owned(),
         sandbox: CreateSandbox::default(),
     }
 }

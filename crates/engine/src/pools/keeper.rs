@@ -18,10 +18,15 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 pub(crate) async fn keep(shared: Arc<Shared>) {
     let mut owners = JoinSet::new();
     let mut closing = shared.closing();
+    let mut drain_at = shared.clock.now();
     loop {
         while owners.try_join_next().is_some() {}
-        drain(&shared);
-        let (due, look_at) = shared.pools.book().due(shared.clock.now());
+        let now = shared.clock.now();
+        if drain_at <= now {
+            drain(&shared);
+            drain_at = now.after(LOOK_EVERY);
+        }
+        let (due, look_at) = shared.pools.book().due(now);
         for pool in due {
             match Engine::member(&shared, &pool) {
                 Ok((owner, begin)) => drop(owners.spawn(owner.run(begin))),
@@ -33,8 +38,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             }
         }
         let has_pools = shared.pools.book().count() > 0;
-        let soon = Some(shared.clock.now().after(LOOK_EVERY)).filter(|_| has_pools);
-        let look_at = look_at.into_iter().chain(soon).min();
+        let look_at = look_at.into_iter().chain(Some(drain_at).filter(|_| has_pools)).min();
         tokio::select! {
             () = shared.pools.changed.notified() => {}
             () = wait_until(&*shared.clock, look_at) => {}

@@ -20,6 +20,7 @@ use crate::owner::{Command, Handle, Reply};
 use crate::records::{PoolChange, Record};
 use crate::state::Verb;
 use atoll_api::audit::AuditKind;
+use atoll_api::id::SandboxId;
 use atoll_api::name::SandboxName;
 use atoll_api::pool::{CreatePool, Pool, SetPool};
 use atoll_api::time::Timestamp;
@@ -77,8 +78,8 @@ impl Pools {
     }
 
     /// A member has ended by itself.
-    pub(crate) fn lost(&self, name: &SandboxName, record: &Record) {
-        let is_it = |member: &Member| member.record.id == record.id;
+    pub(crate) fn lost(&self, name: &SandboxName, id: SandboxId) {
+        let is_it = |member: &Member| member.record.id == id;
         drop(self.book().drain(name, is_it));
         self.changed();
     }
@@ -98,19 +99,11 @@ impl Engine {
         request.validate()?;
         self.may_be_asked_for(&request.sandbox)
             .map_err(|error| PoolError::Members(Box::new(error)))?;
-        let of = request.of();
         let CreatePool { name, size, refill_ms, when_exhausted, sandbox } = request;
         let shared = self.shared();
         let created_at = shared.clock.now();
-        let kept = KeptPool {
-            name: name.clone(),
-            created_at,
-            size,
-            refill_ms,
-            when_exhausted,
-            of,
-            sandbox,
-        };
+        let kept =
+            KeptPool { name: name.clone(), created_at, size, refill_ms, when_exhausted, sandbox };
         let _alone = shared.pools.changing.lock().await;
         {
             let book = shared.pools.book();

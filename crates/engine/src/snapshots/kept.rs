@@ -168,28 +168,15 @@ impl Kept {
     /// A request for a sandbox that begins with it, with all that the request does not say as the
     /// sandbox had it that it was taken of.
     pub(crate) fn fill(&self, request: &CreateSandbox) -> CreateSandbox {
-        let mut filled = request.clone();
-        filled.image.clone_from(&self.image);
-        let mut env = self.env.clone();
-        env.0.extend(filled.env.0);
-        filled.env = env;
-        let (asked, had) = (request.limits, self.limits);
-        filled.limits = Limits {
-            memory_bytes: asked.memory_bytes.or(had.memory_bytes),
-            cpus_milli: asked.cpus_milli.or(had.cpus_milli),
-            pids: asked.pids.or(had.pids),
-            disk_bytes: asked.disk_bytes.or(had.disk_bytes),
+        let had = CreateSandbox {
+            env: self.env.clone(),
+            limits: self.limits,
+            budget: self.budget,
+            services: self.services.clone(),
+            exec_ask: self.exec_ask.clone(),
+            network: self.network.clone(),
+            ..CreateSandbox::default()
         };
-        filled.budget = request.budget.or(self.budget);
-        if filled.services.is_empty() {
-            filled.services.clone_from(&self.services);
-        }
-        // What a person is to be asked about is not taken away by a fork.
-        let asks = self.exec_ask.iter().filter(|pattern| !request.exec_ask.contains(pattern));
-        filled.exec_ask.extend(asks.cloned());
-        if filled.network.is_none() {
-            filled.network.clone_from(&self.network);
-        }
-        filled
+        CreateSandbox { image: self.image.clone(), ..request.over(&had) }
     }
 }
